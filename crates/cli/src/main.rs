@@ -14,7 +14,7 @@ mod output;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 const CODES: &str = "\
 Exit codes: 0 done, 1 failed, 2 the command line or a configuration is wrong, 3 the store is damaged.
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         Command::Put(put) => put.run(),
         Command::Rm(rm) => rm.run(),
         Command::Lab(lab) => lab.run(),
-        Command::Completions(completions) => completions.run(),
+        Command::Completions(completions) => completions.run(Cli::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -19,10 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::page_alloc::{self, PageAlloc};
-
-/// Alignment of every [`AlignedBuf`], in bytes. No common device asks direct I/O for more.
-pub const ALIGN: usize = 4096;
+use crate::page_alloc::{self, ALIGN, PageAlloc};
 
 /// Heap bytes whose address is a multiple of [`ALIGN`]; the memory returns to its [`BufPool`], if it
 /// has one, when the buffer is dropped, also when a [`Bytes`] owned it.

@@ -18,7 +18,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
-use crate::file::FileCore;
+use crate::file_core::FileCore;
 use crate::gate::Passage;
 use crate::{AlignedBuf, Done, Op, Request};
 

@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::file::named;
+use crate::file_core::named;
 use crate::open::{PRIVATE, lock};
 
 /// Where files live. Paths are relative, of names parted by `/`, as `00/1f/3a`; a name that starts with `.new-` is

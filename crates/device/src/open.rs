@@ -34,7 +34,7 @@ use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use crate::AlignedBuf;
-use crate::file::{Access, FileCore, named};
+use crate::file_core::{Access, Before, FileCore, named};
 
 /// What carries out submitted requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,27 +120,6 @@ pub(crate) fn open(path: &Path, options: &OpenOptions, progress: &mut dyn FnMut(
         fill_new(&mut core, options, progress).inspect_err(|_| before.restore(path, &held))?;
     }
     Ok(core)
-}
-
-/// What was at the path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Before {
-    Nothing,
-    EmptyFile,
-    /// A device, or a file with something in it, which is never touched.
-    Something,
-}
-
-impl Before {
-    /// Leaves it so again. The caller holds the lock by `file`.
-    pub(crate) fn restore(self, path: &Path, file: &File) {
-        // Nothing is lost where it fails: a blank file is made a store of by the next attempt.
-        let _ = match self {
-            Self::Nothing => fs::remove_file(path),
-            Self::EmptyFile => file.set_len(0),
-            Self::Something => Ok(()),
-        };
-    }
 }
 
 /// The file, why it is not `O_DIRECT` if it is not, and what was there.

@@ -20,7 +20,8 @@ use std::ptr::{self, NonNull};
 use parking_lot::Mutex;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-use crate::ALIGN;
+/// Alignment of every [`crate::AlignedBuf`], in bytes. No common device asks direct I/O for more.
+pub const ALIGN: usize = 4096;
 
 /// What a chunk's length and address are multiples of: a huge page, in bytes.
 const CHUNK: usize = 2 << 20;

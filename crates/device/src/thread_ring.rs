@@ -29,7 +29,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use io_uring::IoUring;
 use rustix::event::EventfdFlags;
 
-use crate::file::FileCore;
+use crate::file_core::FileCore;
 use crate::flights::{Alarm, ENTRIES, Flights, Over};
 use crate::{Request, finish};
 

@@ -24,7 +24,7 @@ use std::thread::{self, JoinHandle};
 use io_uring::IoUring;
 use parking_lot::Mutex;
 
-use crate::file::FileCore;
+use crate::file_core::FileCore;
 use crate::flights::{Alarm, ENTRIES, Flights};
 use crate::{Request, finish};
 

@@ -1,4 +1,4 @@
-//! What a layout of another crate is given of its store: [`Env`] over what all volumes have in common.
+//! What layouts of other crates are given of their store: [`Env`] over what all volumes have in common.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -10,10 +10,10 @@ use picaflor_format::{
 };
 
 use crate::{
+    Departure, Durability, Mode,
     background::daemons::is_quiet,
     base::{frame::Frame, layout::Env, policy::Placement, stats::add},
     cache::leases::{KEPT, Left},
-    in_place::place::payload_max,
     shared::{STRIPES, Shared},
 };
 
@@ -34,8 +34,36 @@ impl Env for Shared {
         self.preset.number()
     }
 
-    fn payload_max(&self, room: u64) -> usize {
-        payload_max(&self.options, room)
+    fn mode(&self) -> Mode {
+        self.options.mode
+    }
+
+    fn places(&self) -> usize {
+        self.options.places.len()
+    }
+
+    fn open_buffers(&self) -> usize {
+        self.options.open_buffers
+    }
+
+    fn is_careless(&self) -> bool {
+        self.options.durability == Durability::None
+    }
+
+    fn has_checkpoints(&self) -> bool {
+        self.has_checkpoints()
+    }
+
+    fn now_millis(&self) -> u64 {
+        self.clock.now_millis()
+    }
+
+    fn next_generation(&self) -> u64 {
+        self.next_generation()
+    }
+
+    fn see_generation(&self, generation: u64) {
+        self.see_generation(generation);
     }
 
     fn stripes(&self) -> usize {
@@ -73,6 +101,23 @@ impl Env for Shared {
         }
     }
 
+    fn change_index_bytes(&self, before: u64, now: u64) {
+        self.index_bytes.fetch_add(now.wrapping_sub(before), Relaxed);
+    }
+
+    fn claim_memory(&self, bytes: u64, take: &mut dyn FnMut()) {
+        self.reserve_memory(bytes, take);
+    }
+
+    fn shrink_memory(&self) {
+        self.shrink_memory();
+    }
+
+    fn was_used(&self, hash: u64) -> bool {
+        let used = self.memory.peek(hash).filter(|frame| frame.uses() > 0);
+        used.inspect(|frame| frame.set_uses(0)).is_some()
+    }
+
     fn note_read(&self) {
         self.last_read.store(self.clock.now_nanos(), Relaxed);
     }
@@ -83,6 +128,18 @@ impl Env for Shared {
 
     fn is_quiet(&self) -> bool {
         is_quiet(self)
+    }
+
+    fn hears_departures(&self) -> bool {
+        self.options.eviction_listener.is_some()
+    }
+
+    fn object_left(&self, key: &[u8], why: Departure) {
+        let counters = &self.counters;
+        add(if why == Departure::Expired { &counters.expired } else { &counters.evicted }, 1);
+        if !key.is_empty() {
+            self.note_departure(key, why);
+        }
     }
 
     fn restore_group(&self, group: Group) {

@@ -135,8 +135,8 @@
 //! From the top: `store.rs` is the door and `ops/` has the verbs, one a file; `recovery/` opens; `background/` makes
 //! room and verifies; `write/` takes an object to the device (`write/append.rs` frames it, `write/flush.rs` writes it);
 //! `read/` is the way back; `cache/` is what is in memory, `log/` what survives a crash; `index/` and `space/` say
-//! where things are. `volume.rs` has the parts of one device. `base/preset.rs` is the table of rows; `in_place/` has
-//! layouts of the literature; `base/layout.rs` is the seam for those of other crates.
+//! where things are. `volume.rs` has the parts of one device. `base/preset.rs` is the table of rows; `base/layout.rs`
+//! and `base/places.rs` are the seams for layouts of other crates.
 #![forbid(unsafe_code)]
 
 // See `picaflor_common::sync`.
@@ -148,7 +148,6 @@ mod background;
 mod base;
 mod cache;
 mod env;
-mod in_place;
 mod index;
 mod log;
 #[cfg(all(test, shuttle))]
@@ -165,13 +164,11 @@ mod write;
 
 pub use api::inspect::{About, Inspection, inspect};
 pub use api::object::Object;
-pub use base::options::{
-    Admission, Daemons, Departure, Durability, EvictionListener, Expiry, Options, Place, PutOptions,
-};
+pub use base::options::{Admission, Daemons, Durability, EvictionListener, Expiry, Options, Place, PutOptions};
 
 pub use base::error::{Error, Miss, Refusal, Result};
 pub use base::group::{CheckpointInterval, Priority};
-pub use base::policy::{ClusterAge, Mode, PackOrder, Reopening};
+pub use base::policy::{ClusterAge, Departure, Mode, PackOrder, Reopening};
 pub use base::receipt::{Dropped, Receipt, VolumeReceipt};
 pub use base::report::CheckReport;
 pub use base::spread::Spread;
@@ -190,18 +187,22 @@ pub use picaflor_device::ThreadRing;
 pub use space::NextCluster;
 pub use store::{Group, Reserved, Store};
 
-/// What a layout of another crate is built on: the seam. Not a part of the interface that is kept stable: a layout is
-/// built with the very version of this crate.
+/// What a layout of another crate is built on: the two seams. Not a part of the interface that is kept stable: a layout
+/// is built with the very version of this crate.
 #[doc(hidden)]
 pub mod layout {
     pub use crate::{
         base::{
+            blocked::Blocked,
             frame::{Draft, Frame},
             layout::{Env, Former, Layout, LayoutPlace, Listing, OpenedLayout, Opener},
+            medium::Medium,
+            places::{Fill, LogEnv, Overlay, Places, PlacesGround, PlacesOpener, RoomEnv, VolumeEnv},
             policy::{Eviction, Persistence, Placement, Reading, Retention},
             preset::Preset,
         },
-        recovery::write_superblock,
+        index::IndexEntry,
+        recovery::{CLEAN, EPOCH_SHIFT, write_superblock},
         space::LayoutKind,
     };
 }

@@ -19,6 +19,7 @@ use crate::{
     background::eviction::Budget,
     base::frame::Frame,
     base::group::{Groups, Priority},
+    base::pinned::Pins,
     base::policy::{Eviction, Persistence},
     base::preset::Preset,
     base::stats::{Counters, add},
@@ -51,6 +52,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Arc<Counters>,
     pub(crate) memory: Memory,
     pub(crate) groups: Groups,
+    pub(crate) pins: Pins,
     pub(crate) pool: BufPool,
     pub(crate) budget: Budget,
     /// Bytes of all indexes, and of the tables that have a row for every cluster.

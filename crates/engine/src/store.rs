@@ -121,8 +121,8 @@ impl Store {
     }
 
     pub(crate) fn payload_max(&self) -> usize {
-        let pieces = self.recovered_volumes().iter().filter_map(|volume| volume.catalog.in_place.as_ref());
-        let pieces = pieces.map(|in_place| in_place.payload_max);
+        let pieces = self.recovered_volumes().iter().filter_map(|volume| volume.catalog.places.as_ref());
+        let pieces = pieces.map(|places| places.payload_max());
         let one_by_one = pieces.chain(self.layout().map(|layout| layout.payload_max())).min();
         one_by_one.unwrap_or_else(|| payload_max(self.shared().options.cluster as usize))
     }

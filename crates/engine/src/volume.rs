@@ -2,8 +2,8 @@
 //! `recovery/build.rs` puts them together.
 //!
 //! From the ground up: the medium (bytes of the device), log, space, catalog (which object lies where), residents
-//! (clusters in memory), frames (read and verified) → appender, packer, what places objects one by one → committer →
-//! checkpointer → reclaimer → room, where these two meet; beside them batches of reads and the scrubber.
+//! (clusters in memory), frames (read and verified) → appender, packer → committer → checkpointer → reclaimer → room,
+//! where these two meet; beside them batches of reads and the scrubber.
 //!
 //! Lock order, outermost first: the reclaimer's turn → the checkpointer's state → key stripe → writer's turn → lane →
 //! slot → index segment → space, journals in the order of the volumes. No thread waits for a device while it holds a
@@ -17,29 +17,29 @@ use std::{
     time::Duration,
 };
 
-use picaflor_format::{cluster::Row, frame::GRAIN, zone::SLOT};
+use picaflor_format::{cluster::Row, frame::GRAIN};
 
 use crate::{
     Error, Result,
     background::room::Room,
     background::scrub::Scrubber,
+    base::blocked::{Blocked, Purpose},
     base::frame::Draft,
     base::frame::Frame,
     base::medium::Medium,
-    base::policy::Placement,
+    base::places::Fill,
     base::stats::VolumeStats,
     cache::catalog::Catalog,
     cache::residents::Residents,
-    in_place::placing::Placing,
     index::IndexEntry,
     log::checkpoint::Checkpointer,
     log::recorder::Log,
     read::batch::ReadBatch,
+    read::parts::Parts,
     read::verify::Frames,
     shared::{Member, Shared},
     space::Space,
     write::append::Appender,
-    write::blocked::{Blocked, Purpose},
     write::flush::Committer,
     write::packing::Packer,
     write::placement::Class,
@@ -54,8 +54,6 @@ pub(crate) struct Volume {
     pub(crate) appender: Arc<Appender>,
     pub(crate) packer: Arc<Packer>,
     pub(crate) committer: Arc<Committer>,
-    /// For layouts that place objects one by one.
-    pub(crate) placing: Option<Arc<Placing>>,
     pub(crate) space: Arc<Space>,
     pub(crate) checkpointer: Arc<Checkpointer>,
     pub(crate) room: Arc<Room>,
@@ -67,6 +65,11 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
+    /// The parts that all others stand on.
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.appender.parts
+    }
+
     /// Frames an object into an open buffer and enters it in the index, in place of `old`; or lets it wait, or places
     /// it, where that is how its layout has it. The outer result is the device's; the inner one says whether there was
     /// room and `old` was still there.
@@ -81,11 +84,8 @@ impl Volume {
         if let Some(failure) = self.log.commits.failure() {
             return Err(failure);
         }
-        if let Some(placing) = &self.placing {
-            return match self.shared.preset.placement {
-                Placement::PerServer => placing.gather(draft, class, old),
-                _ => placing.place(draft, class, old),
-            };
+        if let Some(places) = &self.catalog.places {
+            return places.put(self.parts(), draft, class != Class::Bypass, old);
         }
         if let Some(staging) = self.packer.waits(draft, class, purpose) {
             return Ok(self.packer.stage(staging, draft, class, old));
@@ -116,31 +116,26 @@ impl Volume {
             self.checkpointer.outlive_doubt()?;
         }
         // Nothing is placed between what is made durable last and the end of writing.
-        let _turn = self.catalog.in_place.as_ref().map(|in_place| in_place.turn());
-        if let Some(files) = self.catalog.in_place.as_ref().and_then(|in_place| in_place.files.as_ref()) {
-            files.close().map_err(|error| self.medium.io("closing", error))?;
-        }
+        let _turn = self.catalog.places.as_ref().map(|places| places.turn());
+        self.catalog.places.as_ref().map_or(Ok(()), |places| places.close())?;
         self.log.commits.fail(Error::Closed);
         Ok(())
     }
 
     pub(crate) fn stats(&self) -> VolumeStats {
-        let (live, room) = match &self.catalog.in_place {
-            Some(in_place) => {
-                (in_place.extents.slots().2 * (SLOT / GRAIN as u64), u64::from(in_place.extents.count()) * SLOT)
-            }
-            None => {
-                ((0..self.space.count()).map(|id| u64::from(self.space.live(id))).sum(), self.medium.map.clusters.len)
-            }
+        let on_ring = || {
+            let live: u64 = (0..self.space.count()).map(|id| u64::from(self.space.live(id))).sum();
+            Fill { live: live * GRAIN as u64, free: 0, room: self.medium.map.clusters.len }
         };
+        let fill = self.catalog.places.as_ref().map_or_else(on_ring, |places| places.fill());
         VolumeStats {
             place: self.medium.place.clone(),
             backend: self.medium.device.backend(),
             clusters: self.space.count(),
             clusters_free: self.space.available(),
             clusters_aside: self.space.aside(),
-            live_bytes: live * GRAIN as u64,
-            room_bytes: room,
+            live_bytes: fill.live,
+            room_bytes: fill.room,
             journal_pages: self.log.journal.lock().pages(),
             failed: self.log.commits.failure().map(|why| why.to_string()),
         }

@@ -68,6 +68,52 @@ pub struct Piece {
 /// the bytes of its pages, 0 where it is not divided. Only if any is.
 pub const PAGES: u32 = u32::MAX;
 
+/// The number of no segment: the image is of the records that the application pinned, if there are any. Of each: the
+/// low and the high half of its name, its generation, its length in bytes, its bytes up to a whole word, zeros behind.
+pub const PINNED: u32 = u32::MAX - 1;
+
+/// A record that the application pinned, as it was when the checkpoint was taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PinnedRow {
+    /// Its name.
+    pub name: u128,
+    /// Generation of the change that set it.
+    pub generation: u64,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl PinnedRow {
+    /// Words of a row with so many bytes.
+    pub const fn words(len: usize) -> usize {
+        4 + len.div_ceil(8)
+    }
+
+    /// Appends the row to the words of an image.
+    pub fn push(&self, words: &mut Vec<u64>) {
+        words.extend([self.name as u64, (self.name >> 64) as u64, self.generation, self.bytes.len() as u64]);
+        words.extend(self.bytes.chunks(8).map(|chunk| {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u64::from_le_bytes(word)
+        }));
+    }
+
+    /// Takes the first row off the words of an image and returns it with the rest.
+    ///
+    /// # Errors
+    /// [`Corrupt::Short`] if it is cut off.
+    pub fn next(words: &[u64]) -> Result<(Self, &[u64]), Corrupt> {
+        let [low, high, generation, len, rest @ ..] = words else { return Err(Corrupt::Short) };
+        let len = usize::try_from(*len).map_err(|_| Corrupt::Short)?;
+        let (own, rest) = rest.split_at_checked(len.div_ceil(8)).ok_or(Corrupt::Short)?;
+        let mut bytes: Vec<u8> = own.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.truncate(len);
+        let name = u128::from(*high) << 64 | u128::from(*low);
+        Ok((Self { name, generation: *generation, bytes }, rest))
+    }
+}
+
 /// Bytes before the words of a piece.
 pub const PIECE_HEADER: usize = 16;
 

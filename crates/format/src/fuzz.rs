@@ -149,6 +149,12 @@ fn checkpoint(bytes: &[u8]) {
         for words in piece.words.as_chunks().0 {
             assert_eq!(checkpoint::PlaceRow::from_words(*words).words(), *words);
         }
+        if let Ok((row, behind)) = checkpoint::PinnedRow::next(&piece.words) {
+            let mut again = Vec::new();
+            row.push(&mut again);
+            assert_eq!(again.len() + behind.len(), piece.words.len());
+            assert_eq!(checkpoint::PinnedRow::next(&again), Ok((row, &[][..])));
+        }
         rest = after;
     }
 }

@@ -42,6 +42,52 @@ pub enum Record {
     Group(Group),
     /// An object was written in place.
     Placed(Placed),
+    /// A pinned record was set, and its bytes follow, or it was taken out.
+    Pinned(Pinned),
+    /// Bytes of the pinned record that was named last.
+    PinnedBytes(PinnedBytes),
+}
+
+/// What a page says of a record that the application pinned. Its bytes are in the [`PinnedBytes`] that follow it
+/// without another record between; if not all of them are there, a crash cut the commit short, and it counts for
+/// nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pinned {
+    /// Its name.
+    pub name: u128,
+    /// Generation of this change: the larger, the later.
+    pub generation: u64,
+    /// Bytes of it; `None`: it was taken out.
+    pub len: Option<u32>,
+}
+
+/// Up to [`PINNED_BYTES`] bytes of a pinned record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PinnedBytes {
+    len: u8,
+    bytes: [u8; PINNED_BYTES],
+}
+
+/// Most bytes of a pinned record in one record of the journal, so that it is no longer than the longest other.
+pub const PINNED_BYTES: usize = 31;
+
+/// As the length of a pinned record: it was taken out.
+const TAKEN_OUT: u32 = u32::MAX;
+
+impl PinnedBytes {
+    /// The records that carry all of `bytes`, in order.
+    pub fn all(bytes: &[u8]) -> impl Iterator<Item = Self> {
+        bytes.chunks(PINNED_BYTES).map(|chunk| {
+            let mut piece = Self { len: chunk.len() as u8, bytes: [0; PINNED_BYTES] };
+            piece.bytes[..chunk.len()].copy_from_slice(chunk);
+            piece
+        })
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
 }
 
 /// Where an object lies that has its place to itself.
@@ -78,6 +124,8 @@ const TAG_PLACED: u8 = 4;
 /// No longer written; read as a delete.
 const TAG_DELETE_EVERYWHERE: u8 = 5;
 const TAG_GROUP_OF_PAGES: u8 = 6;
+const TAG_PINNED: u8 = 7;
+const TAG_PINNED_BYTES: u8 = 8;
 
 /// At least this many records fit in a page, whatever they are.
 pub const RECORDS_MIN: usize = (BLOCK - HEADER) / 33;
@@ -89,6 +137,8 @@ impl Record {
             Self::Reserve { .. } => 13,
             Self::Group(group) => 10 + usize::from(group.page != 0),
             Self::Placed(_) => 33,
+            Self::Pinned(_) => 29,
+            Self::PinnedBytes(piece) => 2 + usize::from(piece.len),
         }
     }
 
@@ -120,6 +170,16 @@ impl Record {
                 put(out, 25, placed.slot.to_le_bytes());
                 put(out, 29, placed.slots.to_le_bytes());
             }
+            Self::Pinned(pinned) => {
+                out[0] = TAG_PINNED;
+                put(out, 1, pinned.name.to_le_bytes());
+                put(out, 17, pinned.generation.to_le_bytes());
+                put(out, 25, pinned.len.unwrap_or(TAKEN_OUT).to_le_bytes());
+            }
+            Self::PinnedBytes(ref piece) => {
+                (out[0], out[1]) = (TAG_PINNED_BYTES, piece.len);
+                out[2..][..piece.bytes().len()].copy_from_slice(piece.bytes());
+            }
         }
     }
 
@@ -130,6 +190,12 @@ impl Record {
             Some(&TAG_GROUP) => 10,
             Some(&TAG_GROUP_OF_PAGES) => 11,
             Some(&TAG_PLACED) => 33,
+            Some(&TAG_PINNED) => 29,
+            Some(&TAG_PINNED_BYTES) => match bytes.get(1) {
+                Some(len) if usize::from(*len) <= PINNED_BYTES => 2 + usize::from(*len),
+                Some(_) => return Err(Corrupt::Field("pinned bytes")),
+                None => return Err(Corrupt::Short),
+            },
             Some(_) => return Err(Corrupt::Field("record tag")),
             None => return Err(Corrupt::Short),
         };
@@ -147,6 +213,16 @@ impl Record {
                 slot: u32_at(bytes, 25),
                 slots: u32_at(bytes, 29),
             }),
+            TAG_PINNED => Self::Pinned(Pinned {
+                name: u128_at(bytes, 1),
+                generation: u64_at(bytes, 17),
+                len: Some(u32_at(bytes, 25)).filter(|len| *len != TAKEN_OUT),
+            }),
+            TAG_PINNED_BYTES => {
+                let mut piece = PinnedBytes { len: bytes[1], bytes: [0; PINNED_BYTES] };
+                piece.bytes[..need - 2].copy_from_slice(&bytes[2..need]);
+                Self::PinnedBytes(piece)
+            }
             tag => Self::Group(Group {
                 id: u32_at(bytes, 1),
                 priority: bytes[5],

@@ -16,6 +16,7 @@ pub mod blocks;
 pub mod checkpoint;
 pub mod cluster;
 mod codec;
+pub mod doubt;
 pub mod frame;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;

@@ -6,6 +6,7 @@
 use crate::{
     BLOCK, Corrupt, VERSION,
     codec::{SEAL, check, put, u32_at, u64_at, u128_at},
+    doubt::Doubt,
 };
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PFsb");
@@ -64,6 +65,8 @@ pub struct Superblock {
     pub threshold: u32,
     /// Number of the preset that it was opened with last, from 1 on; 0 does not say.
     pub preset: u32,
+    /// Uses of clusters of which crashes may have taken the note, until the scrubber has gone over everything since.
+    pub doubt: Doubt,
 }
 
 /// What of a key says which of several volumes it lies on. Numbers are frozen.
@@ -213,6 +216,7 @@ impl Superblock {
         put(out, 152, self.threshold.to_le_bytes());
         put(out, 156, self.preset.to_le_bytes());
         put(out, 160, self.sealed_below.to_le_bytes());
+        self.doubt.put(out, 168);
         crate::codec::seal(out, MAGIC);
     }
 
@@ -246,6 +250,7 @@ impl Superblock {
             threshold: u32_at(bytes, 152),
             preset: u32_at(bytes, 156),
             sealed_below: u64_at(bytes, 160),
+            doubt: Doubt::at(bytes, 168)?,
         };
         if found.threshold > THRESHOLD_MAX {
             return Err(Corrupt::Field("threshold"));

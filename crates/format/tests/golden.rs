@@ -8,11 +8,12 @@ use std::{fmt::Write, path::PathBuf};
 
 use picaflor_format::{
     BLOCK, blocks,
-    checkpoint::{self, Directory, PlaceRow},
+    checkpoint::{self, Directory, PinnedRow, PlaceRow},
     cluster::{self, Content, Row, Table, Trailer},
+    doubt::Doubt,
     frame::{self, ChunkKey, Kind, Manifest},
     graph, hot, htod,
-    journal::{self, Group, Placed, Record},
+    journal::{self, Group, Pinned, PinnedBytes, Placed, Record},
     superblock::{self, CheckpointRef, Superblock},
     zone::HOT_SLOT,
 };
@@ -57,6 +58,7 @@ fn superblock_of_three() -> Superblock {
         lost: 0b101,
         durable: 0,
         sealed_below: 0,
+        doubt: Doubt::default(),
         preset: 0,
         layout: superblock::Layout::Ring,
         threshold: 0,
@@ -84,6 +86,8 @@ fn superblock_that_vouches() {
 
 #[test]
 fn superblock_that_tells_what_was_sealed() {
+    let doubt = Doubt::not_told(9 << 40..10 << 40, [9 << 40, (9 << 40) + 2]);
+    check_superblock("superblock-doubt", Superblock { doubt, ..superblock_of_three() });
     check_superblock("superblock-sealed", Superblock { sealed_below: 9 << 40 | 3, ..superblock_of_three() });
 }
 
@@ -224,6 +228,7 @@ fn superblock_in_place() {
         lost: 0,
         durable: 0,
         sealed_below: 0,
+        doubt: Doubt::default(),
         layout: superblock::Layout::NextFit,
         threshold: 0,
         preset: 0,
@@ -268,6 +273,32 @@ fn clusters_that_are_divided() {
     let mut bytes = vec![0xaa; 64 << 10];
     checkpoint::encode_cluster(&mut bytes, &header, &payload);
     check("checkpoint-divided", &bytes);
+}
+
+#[test]
+fn pinned_records() {
+    let name = 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff;
+    let text = b"a record that is longer than one piece";
+    let head = Pinned { name, generation: 9, len: Some(text.len() as u32) };
+    let mut records = vec![Record::Pinned(head)];
+    records.extend(PinnedBytes::all(text).map(Record::PinnedBytes));
+    records.push(Record::Pinned(Pinned { name: 5, generation: 10, len: None }));
+    let mut bytes = vec![0xaa; BLOCK];
+    assert_eq!(journal::encode_page(&mut bytes, 304, 0, 0x99, &records), 4);
+    assert_eq!(journal::decode_page(&bytes).unwrap().records, records);
+    check("journal-pinned", &bytes);
+
+    let row = PinnedRow { name, generation: 9, bytes: text.to_vec() };
+    let mut words = Vec::new();
+    row.push(&mut words);
+    assert_eq!(words.len(), PinnedRow::words(text.len()));
+    assert_eq!(PinnedRow::next(&words), Ok((row, &[][..])));
+    let mut payload = Vec::new();
+    checkpoint::push_piece(&mut payload, checkpoint::PINNED, words.len() as u32, 0, &words);
+    let header = cluster::Header { seq: 0x78, store: 0x99, id: 13, content: Content::CheckpointPart, class: 0 };
+    let mut bytes = vec![0xaa; 64 << 10];
+    checkpoint::encode_cluster(&mut bytes, &header, &payload);
+    check("checkpoint-pinned", &bytes);
 }
 
 #[test]

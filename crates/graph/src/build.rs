@@ -20,14 +20,14 @@ use std::{
 use picaflor_device::Device;
 use picaflor_format::graph::{self, Edges, Node};
 
-use super::{
-    Change, Graph, GraphError, GraphOptions, Result,
+use crate::{
+    base::{GraphError, GraphOptions, Result},
+    change::Change,
+    graph::{BUILDING, Graph},
     groups::Key,
     spill::{Records, Spill},
 };
 
-/// Where the settings say that a graph is being built.
-const BUILDING: &[u8] = b"building";
 /// Bytes that a node and its edges take while their groups are made, about.
 const NODE_BYTES: u64 = 1024;
 /// The part of the memory for groups that are being made.
@@ -105,11 +105,6 @@ impl Graph {
         graph.groups.warm(graph.tables.space()?.requested)?;
         Ok((graph, built))
     }
-
-    /// Refuses what a build left that was cut short.
-    pub(crate) fn refuse_half_built(settings: &picaflor_table::htod::Table) -> Result<()> {
-        if settings.contains(BUILDING)? { Err(GraphError::HalfBuilt) } else { Ok(()) }
-    }
 }
 
 impl<'a> Builder<'a> {
@@ -167,8 +162,8 @@ impl<'a> Builder<'a> {
         self.built.held = self.built.held.max((nodes.len() + wanted.len()) as u64);
         let mut known: HashMap<Vec<u8>, (u64, u32)> = HashMap::new();
         for ([number, id], item) in Records::<2>(&nodes) {
-            let node = Node::decode(item).map_err(super::groups::damaged(Key::Nodes(id as u32)))?.unwrap_or_default();
-            let name = super::publish::name_of(&node);
+            let node = Node::decode(item).map_err(crate::groups::damaged(Key::Nodes(id as u32)))?.unwrap_or_default();
+            let name = crate::publish::name_of(&node);
             if known.insert(node.name, (number, id as u32)).is_some() {
                 return Err(GraphError::Order(name));
             }
@@ -211,7 +206,7 @@ impl<'a> Builder<'a> {
         for ([id, other], item) in Records::<2>(&found) {
             let id = id as u32;
             if other == u64::MAX {
-                let node = Node::decode(item).map_err(super::groups::damaged(Key::Nodes(id)))?;
+                let node = Node::decode(item).map_err(crate::groups::damaged(Key::Nodes(id)))?;
                 nodes.insert(groups.place(id), node.unwrap_or_default());
             } else {
                 edges.push((id, other as u32));

@@ -20,7 +20,7 @@ use picaflor_format::{
 use picaflor_table::htod::{HashTables, Table};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{GraphError, GraphOptions, Result};
+use crate::base::{GraphError, GraphOptions, Result};
 
 /// Nodes of a group, on average, if there are as many as was said.
 const NODES: u32 = 16;

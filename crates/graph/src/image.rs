@@ -15,7 +15,7 @@ use flate2::{Compression, read::DeflateDecoder, write::DeflateEncoder};
 use picaflor_format::graph::{self, ImageSaid};
 use picaflor_table::htod::{HashTables, Table};
 
-use super::{Result, groups::Groups};
+use crate::{base::Result, groups::Groups};
 
 /// Bytes of a part, about, before it is deflated.
 const PART: usize = 1 << 20;

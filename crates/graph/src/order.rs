@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use super::{Graph, Result, change::Draft};
+use crate::{base::Result, draft::Draft, graph::Graph};
 
 /// When each node is written: in the first turn, 0, unless it is named here.
 pub(crate) type Turns = HashMap<u32, u32>;

@@ -7,8 +7,9 @@ use std::collections::{HashMap, VecDeque};
 
 use picaflor_format::graph::{self, Edges, Node};
 
-use super::{
-    About, Graph, GraphError, Result,
+use crate::{
+    base::{GraphError, Result},
+    graph::{About, Graph},
     groups::{Key, damaged},
 };
 

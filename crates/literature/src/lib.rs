@@ -8,15 +8,21 @@
 //! # Ok::<(), picaflor::Error>(())
 //! ```
 //!
-//! A row of the table of presets is here, its layout in a folder: `tables/` has hash tables on blocks (PMFLF of
-//! Iyengar, Jin and Challenger 2003). The store in front of it is the same as with any preset: limits, expiry, memory,
-//! handles, groups, listings, the audit.
+//! Rows of the table of presets are here, their layouts in folders: `tables/` has hash tables on blocks (PMFLF of
+//! Iyengar, Jin and Challenger 2003), which keep an index of their own; `places/` has slots and files (BUDDY, STREAM,
+//! SIMPLE and others of Markatos, Katevenis, Pnevmatikatos and Flouris 1999), which stand on the engine's index and
+//! log. The store in front of them is the same as with any preset: limits, expiry, memory, handles, groups, listings,
+//! the audit.
 #![forbid(unsafe_code)]
 
 // See `picaflor_common::sync`.
 #[cfg(shuttle)]
 extern crate picaflor_locks as parking_lot;
 
+#[cfg(all(test, shuttle))]
+mod models;
+mod piece;
+mod places;
 mod tables;
 
 use std::path::PathBuf;
@@ -25,6 +31,30 @@ use picaflor::{
     Options, Result,
     layout::{Eviction, LayoutKind, Opener, Persistence, Placement, Preset, Reading, Retention},
 };
+use picaflor_format::superblock::preset_number;
+
+/// Markatos et al. 1999, §3.4.
+const BUDDY: Preset = Preset {
+    name: "buddy",
+    placement: Placement::None,
+    layout: places::SLOTS,
+    retention: Retention::Lru,
+    reading: Reading::Object,
+    eviction: Eviction::Lru,
+    persistence: Persistence::JournalAndCheckpoint,
+};
+
+/// The same.
+const SIMPLE: Preset = Preset { name: "simple", layout: places::FILES, persistence: Persistence::FileSystem, ..BUDDY };
+
+/// The same, §3.5.
+const STREAM: Preset = Preset { name: "stream", layout: places::NEXT_FIT, ..BUDDY };
+
+/// The same, §3.5.
+const STREAM_PACK: Preset = Preset { name: "stream-pack", layout: places::PACKETS, ..BUDDY };
+
+/// The same, §3.6.
+const LAZY_READS: Preset = Preset { name: "lazy-reads", reading: Reading::Batch, ..STREAM_PACK };
 
 /// Iyengar, Jin and Challenger 2003: blocks from lists in memory (PMFLF, §2.4) that are found again by their headers
 /// (TS, §2.1), under the paper's hash table on disk (§3). The paper keeps index pages in memory, and no objects; ours
@@ -32,15 +62,29 @@ use picaflor::{
 const PMFLF_TS: Preset = Preset {
     name: "pmflf-ts",
     placement: Placement::None,
-    layout: LayoutKind::Other(Opener(tables::open)),
+    layout: TABLES,
     retention: Retention::S3Fifo,
     reading: Reading::Object,
     eviction: Eviction::Never,
     persistence: Persistence::EveryOperation,
 };
 
+/// Hash tables on blocks.
+const TABLES: LayoutKind = LayoutKind::Other(Opener(tables::open));
+
 /// The rows of this crate, for [`Options::rows`].
 pub const ROWS: &[Preset] = &[
+    SIMPLE,
+    Preset { name: "squid", layout: places::FILES_IN_TURN, ..SIMPLE },
+    Preset { name: "multiple-dirs", layout: places::FILES_OF_SERVERS, ..SIMPLE },
+    BUDDY,
+    // §3.4 has the choice between a checkpoint every few minutes and a scan.
+    Preset { name: "buddy-scan", persistence: Persistence::Scan, ..BUDDY },
+    STREAM,
+    STREAM_PACK,
+    LAZY_READS,
+    // §3.6.1.
+    Preset { name: "lazy-reads-loc", placement: Placement::PerServer, ..LAZY_READS },
     PMFLF_TS,
     // The same over persistent lists (§2.2).
     Preset { name: "pmflf-pl", ..PMFLF_TS },
@@ -50,9 +94,11 @@ pub const ROWS: &[Preset] = &[
     Preset { name: "oba", placement: Placement::Batch, ..PMFLF_TS },
 ];
 
-/// The names of all presets, those of [`Options::presets`] first.
+/// The names of all presets, those of [`Options::presets`] among them, in the order of their numbers in superblocks.
 pub fn presets() -> impl Iterator<Item = &'static str> {
-    Options::presets().chain(ROWS.iter().map(|row| row.name))
+    let mut all: Vec<_> = Options::presets().chain(ROWS.iter().map(|row| row.name)).collect();
+    all.sort_unstable_by_key(|name| preset_number(name));
+    all.into_iter()
 }
 
 /// The store at `path` with the preset that it remembers, as [`Options::new`], if it is one of any of [`presets`].
@@ -87,9 +133,11 @@ mod tests {
 
     #[test]
     fn what_superblocks_call_the_rows_never_changes() {
-        for (row, number) in ROWS.iter().zip(13..) {
-            assert_eq!(row.number(), number, "{}", row.name);
+        let names = "picaflor hummingbird simple squid multiple-dirs buddy buddy-scan stream stream-pack lazy-reads \
+                     lazy-reads-loc damelo pmflf-ts pmflf-pl pmflf-pfl oba";
+        assert!(presets().eq(names.split_whitespace()));
+        for (name, number) in presets().zip(1..) {
+            assert_eq!(preset_number(name), number, "{name}");
         }
-        assert_eq!(presets().count(), 16);
     }
 }

@@ -8,6 +8,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod condvar;
+pub mod models;
 #[allow(unsafe_code)]
 mod raw;
 pub mod standard;

@@ -6,7 +6,8 @@
 //! | `GET /metrics` | Prometheus text |
 //! | `GET /stats` | JSON |
 //! | `POST /purge?url=http://…` | takes the URL and all its variants out of the store, durably |
-//! | `PURGE http://…` | the same |
+//! | `PURGE http://…` | the same, or what has the tags that `Surrogate-Key` and `Cache-Tag` of the request name |
+//! | `POST /purge?prefix=`, `pattern=`, `host=`, `tag=`, `group=…&host=`, `all=1` | the same of more: `purge::asked` |
 //! | `POST /reload` | takes new certificates, as the signal HUP does; 409 and why, if it takes nothing |
 //!
 //! The token goes into `Authorization: Bearer …`. A browser never sends that by itself, so no web page can reach
@@ -15,7 +16,7 @@
 use std::{
     fs::OpenOptions,
     io::{Read, Write},
-    net::TcpListener,
+    net::{IpAddr, TcpListener},
     os::unix::fs::OpenOptionsExt,
     path::PathBuf,
     sync::Arc,
@@ -32,10 +33,14 @@ use tokio::sync::watch;
 
 use crate::{
     config::AdminConfig,
-    keep, key,
     lifecycle::{StartError, Stop},
     metrics::{self, Total},
     proxy::Proxy,
+    purge::{
+        asked::{Asked, BadAsked},
+        selector,
+        taking::{self, NotPurged},
+    },
 };
 
 /// The configured token, the one in the token file, or a new one left there; and the file, if it counts.
@@ -74,6 +79,7 @@ pub(crate) fn work(proxy: Arc<Proxy>, socket: TcpListener, mut stopped: watch::R
     };
     runtime.block_on(async {
         let Ok(socket) = tokio::net::TcpListener::from_std(socket) else { return };
+        let tidying = tokio::spawn(tidy(proxy.clone()));
         loop {
             let accepted = tokio::select! {
                 accepted = socket.accept() => accepted,
@@ -99,12 +105,21 @@ pub(crate) fn work(proxy: Arc<Proxy>, socket: TcpListener, mut stopped: watch::R
             });
         }
         let purged = async {
-            while proxy.epochs.invalidating() {
+            while proxy.purges.invalidating() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
         let _ = tokio::time::timeout(proxy.config.limits.drain.0, purged).await;
+        tidying.abort();
     });
+}
+
+/// Ends what purges have left to do.
+async fn tidy(proxy: Arc<Proxy>) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        taking::tidy(&proxy).await;
+    }
 }
 
 type Reply = Response<Text>;
@@ -163,6 +178,7 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
             let (buffered, uptime) = (json!(proxy.fills.buffered()), json!(proxy.started.elapsed().as_secs()));
             let help = "Body bytes kept for clients that share a fetch.";
             metrics::walk("picaflor_fill_buffered_bytes", help, &buffered, &mut text);
+            metrics::purges(&proxy.purges.stats(), &mut text);
             metrics::walk("picaflor_uptime_seconds", "Seconds since the proxy started.", &uptime, &mut text);
             if let Some(tls) = &proxy.tls {
                 let help = "When the first certificate expires, in seconds since 1970.";
@@ -174,6 +190,7 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
             let value = json!({
                 "proxy": Total(&proxy.counters).json(),
                 "fill_buffered_bytes": proxy.fills.buffered(),
+                "purges": proxy.purges.stats(),
                 "store": serde_json::to_value(proxy.store.stats()).unwrap_or_default(),
                 "receipt": serde_json::to_value(proxy.store.receipt()).unwrap_or_default(),
                 "uptime_seconds": proxy.started.elapsed().as_secs(),
@@ -188,11 +205,10 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
                 reply(StatusCode::CONFLICT, "application/json", why)
             }
         },
-        ("PURGE", path) if path != "/purge" => purge(proxy, &wanted(&request)).await,
-        ("POST" | "PURGE", "/purge") => match uri.query().and_then(url_of) {
-            Some(url) => purge(proxy, &url).await,
-            None => plain(StatusCode::BAD_REQUEST, "say which: POST /purge?url=http://host/path"),
-        },
+        ("PURGE", path) if path != "/purge" || uri.scheme().is_some() => {
+            purge(proxy, Asked::client(&wanted(&request), request.headers())).await
+        }
+        ("POST" | "PURGE", "/purge") => purge(proxy, Asked::query(uri.query().unwrap_or_default())).await,
         (_, path @ ("/metrics" | "/stats" | "/purge" | "/health" | "/reload")) => {
             let allowed = match path {
                 "/purge" => "POST, PURGE",
@@ -233,44 +249,62 @@ fn wanted(request: &Request<Incoming>) -> String {
     format!("http://{host}{uri}")
 }
 
-async fn purge(proxy: &Arc<Proxy>, url: &str) -> Reply {
-    let Ok(keys) = key::of_url(url) else {
-        return plain(StatusCode::BAD_REQUEST, "not an http:// URL");
+async fn purge(proxy: &Arc<Proxy>, asked: Result<Asked, BadAsked>) -> Reply {
+    let asked = match asked {
+        Ok(asked) => asked,
+        Err(why) => return plain(StatusCode::BAD_REQUEST, &why.to_string()),
     };
-    match keep::purge(proxy, keys.into()).await {
-        Ok(count) => reply(StatusCode::OK, "application/json", format!("{}\n", json!({"url": url, "purged": count}))),
-        Err(e) => {
-            let note = "the store could not take it out: it is not served until a restart, and may be after it";
-            let text = format!("{}\n", json!({"url": url, "error": e.to_string(), "note": note}));
-            reply(StatusCode::INTERNAL_SERVER_ERROR, "application/json", text)
-        }
+    let [first, ..] = &asked.selectors[..] else { return plain(StatusCode::BAD_REQUEST, "nothing is selected") };
+    if asked.url_keys.as_ref().is_some_and(|keys| is_ours(proxy, selector::origin(&keys[0]))) {
+        let text = format!(
+            "{} is the admin listener's own, of which nothing is stored: give the URL that clients ask for, as \
+             /purge?url=http://host/path, or as `Host` of PURGE",
+            first.text
+        );
+        return plain(StatusCode::BAD_REQUEST, &text);
     }
+    let kind = first.kind.name();
+    let texts: Vec<&str> = asked.selectors.iter().map(|selector| selector.text.as_str()).collect();
+    let mut value = json!({ kind: if texts.len() == 1 { json!(texts[0]) } else { json!(texts) } });
+    if asked.soft {
+        value["soft"] = json!(true);
+    }
+    let status = match taking::purge(proxy, asked).await {
+        Ok(Some(count)) => {
+            value["purged"] = json!(count);
+            StatusCode::OK
+        }
+        Ok(None) => StatusCode::OK,
+        Err(why) => {
+            value["error"] = json!(why.to_string());
+            match why {
+                NotPurged::Full(_) => StatusCode::SERVICE_UNAVAILABLE,
+                NotPurged::Preset => StatusCode::CONFLICT,
+                NotPurged::Store(_) => {
+                    let note = "the store could not take it out: it is not served until a restart, and may be after it";
+                    value["note"] = json!(note);
+                    StatusCode::INTERNAL_SERVER_ERROR
+                }
+            }
+        }
+    };
+    reply(status, "application/json", format!("{value}\n"))
 }
 
-/// The `url` parameter of a query, percent-decoding undone where it had to be encoded.
-fn url_of(query: &str) -> Option<String> {
-    let value = query.strip_prefix("url=").or_else(|| Some(query.split_once("&url=")?.1))?;
-    // A URL that was not encoded as a whole is taken as it is, its own `&` included.
-    if value.starts_with("http://") {
-        return Some(value.to_owned());
-    }
-    let value = value.split('&').next()?;
-    let mut out = Vec::with_capacity(value.len());
-    let mut rest = value.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let hex = |b: u8| char::from(b).to_digit(16);
-        match (first, tail) {
-            (b'%', [a, b, tail @ ..]) if hex(*a).is_some() && hex(*b).is_some() => {
-                out.push((hex(*a)? * 16 + hex(*b)?) as u8);
-                rest = tail;
-            }
-            _ => {
-                out.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8(out).ok()
+/// Whether an origin, as keys begin with it, is the admin listener.
+fn is_ours(proxy: &Proxy, origin: &[u8]) -> bool {
+    let Some(host) = std::str::from_utf8(origin).ok().and_then(|origin| origin.split_once("://")).map(|(_, host)| host)
+    else {
+        return false;
+    };
+    let admin = proxy.admin;
+    let Some((name, port)) = host.rsplit_once(':') else { return false };
+    let address = name.trim_matches(['[', ']']).parse::<IpAddr>().ok();
+    let is_here = address.map_or(name == "localhost", |ip| {
+        ip == admin.ip()
+            || (ip.is_loopback() || proxy.own.iter().any(|own| own.ip() == ip)) && admin.ip().is_unspecified()
+    });
+    port.parse() == Ok(admin.port()) && is_here
 }
 
 /// Compares in a time that does not tell how much was right.
@@ -297,14 +331,6 @@ mod tests {
         let said = health(&[daemon, device]);
         assert!(said.starts_with("degraded: ") && !said.contains("secret"), "{said}");
         assert!(said.contains("its flusher ended, its device failed"), "{said}");
-    }
-
-    #[test]
-    fn the_url_of_a_query() {
-        assert_eq!(url_of("url=http://a/b?c=d&e=f").as_deref(), Some("http://a/b?c=d&e=f"));
-        assert_eq!(url_of("url=http%3A%2F%2Fa%2Fb%3Fc%26d").as_deref(), Some("http://a/b?c&d"));
-        assert_eq!(url_of("x=1&url=http%3a%2f%2fa%2f&y=2").as_deref(), Some("http://a/"));
-        assert_eq!(url_of("uri=http://a/"), None);
     }
 
     #[test]

@@ -10,13 +10,14 @@ mod machine;
 mod resolve;
 mod units;
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use picaflor::Options;
 use serde::{Deserialize, Serialize};
 
 pub use file::ConfigError;
 pub use ipnet::IpNet;
+pub(crate) use resolve::rules;
 pub use units::{Deletes, Size, Span, durability};
 
 macro_rules! low {
@@ -87,6 +88,11 @@ low! {
         trusted: Vec<IpNet>,
         /// Connections from these begin with a header of the PROXY protocol, version 1 or 2; default false.
         proxy_protocol: bool,
+    }
+    /// `[purge]`.
+    LowPurge {
+        /// Networks whose clients may purge, by `PURGE` of the URL to the proxy itself; default none.
+        clients: Vec<IpNet>,
     }
     /// `[tls]`.
     LowTls {
@@ -208,10 +214,14 @@ pub struct Low {
     pub forward: LowForward,
     /// `[front]`.
     pub front: LowFront,
+    /// `[purge]`.
+    pub purge: LowPurge,
     /// `[tls]`.
     pub tls: LowTls,
     /// `[[origin]]`, any number.
     pub origin: Vec<LowOrigin>,
+    /// `[[rule]]`, any number.
+    pub rule: Vec<LowRule>,
     /// `[cache]`.
     pub cache: LowCache,
     /// `[limits]`.
@@ -238,6 +248,58 @@ pub struct LowOrigin {
     /// `false` takes any certificate: anyone in between can then pose as the origin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verify: Option<bool>,
+}
+
+/// `[[rule]]`: what is done otherwise for some hosts and paths. All that match count, and of two that say something of
+/// the same, the later one.
+#[derive(Debug, Clone, Default, Deserialize, Serialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct LowRule {
+    /// Hosts that it is for, `*` is any text; absent: all. With a port, or for any port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Paths that it is for, `*` is any text; absent: all. Queries are not looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// How long 200, 203, 204, 300, 301 and 308 are fresh, whatever the origin says; what must not be stored is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<Span>,
+    /// How long past that a response is served while it is asked for anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stale_while_revalidate: Option<Span>,
+    /// How long past that it is served when the origin fails.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stale_if_error: Option<Span>,
+    /// The store is not asked, and keeps nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bypass: Option<bool>,
+    /// As `cache.client_directives`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_directives: Option<ClientDirectives>,
+    /// As `cache.max_object`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_object: Option<Size>,
+    /// The only parameters that are left in a query, `*` is any text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query_keep: Option<Vec<String>>,
+    /// Parameters that are taken out of a query, `*` is any text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query_drop: Option<Vec<String>>,
+    /// Parameters are sorted by their names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query_sort: Option<bool>,
+    /// Fields that the origin does not get, and that select no variant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_remove: Option<Vec<String>>,
+    /// Fields of a response that are not there, neither for what is stored nor for clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response_remove: Option<Vec<String>>,
+    /// Fields that the origin gets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_set: Option<BTreeMap<String, String>>,
+    /// Fields that a response has, as if the origin had sent them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response_set: Option<BTreeMap<String, String>>,
 }
 
 /// `[[tls.certificate]]`: a chain and its key. For which names it is stands in it.
@@ -301,6 +363,8 @@ pub struct Config {
     pub forward: ForwardConfig,
     /// What stands in front.
     pub front: FrontConfig,
+    /// Purges by clients.
+    pub purge: PurgeConfig,
     /// TLS to clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsConfig>,
@@ -313,6 +377,9 @@ pub struct Config {
     /// Reverse proxying; the one without a host is last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub origin: Vec<LowOrigin>,
+    /// What is done otherwise for some hosts and paths.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rule: Vec<LowRule>,
 }
 
 /// See [`LowStore`].
@@ -385,6 +452,13 @@ pub struct FrontConfig {
     pub trusted: Vec<IpNet>,
     /// Whether connections from these begin with a PROXY header.
     pub proxy_protocol: bool,
+}
+
+/// See [`LowPurge`].
+#[derive(Debug, Clone, Serialize)]
+pub struct PurgeConfig {
+    /// Who may.
+    pub clients: Vec<IpNet>,
 }
 
 /// See [`LowTls`].
@@ -485,8 +559,10 @@ impl Low {
             admin: self.admin.under(over.admin),
             forward: self.forward.under(over.forward),
             front: self.front.under(over.front),
+            purge: self.purge.under(over.purge),
             tls: self.tls.under(over.tls),
             origin: if over.origin.is_empty() { self.origin } else { over.origin },
+            rule: if over.rule.is_empty() { self.rule } else { over.rule },
             cache: self.cache.under(over.cache),
             limits: self.limits.under(over.limits),
             log: self.log.under(over.log),
@@ -503,6 +579,7 @@ impl Low {
         keys.extend(self.admin.differing(&new.admin, "admin"));
         keys.extend(self.forward.differing(&new.forward, "forward"));
         keys.extend(self.front.differing(&new.front, "front"));
+        keys.extend(self.purge.differing(&new.purge, "purge"));
         keys.extend(self.tls.differing(&new.tls, "tls"));
         keys.extend(self.cache.differing(&new.cache, "cache"));
         keys.extend(self.limits.differing(&new.limits, "limits"));

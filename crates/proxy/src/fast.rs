@@ -54,6 +54,7 @@ use crate::{
     head::{Head, Stored, decode},
     key::{self, Side},
     mirrors,
+    purge::marks::Validity,
     reason::{Denied, Outcome},
     rules::vary,
     target::Origins,
@@ -120,6 +121,9 @@ impl FastIo {
         if self.worker.proxy.is_stopping() || self.make_key(plain).is_none() {
             return Found::Nothing;
         }
+        if !self.worker.proxy.rules.leaves_alone(&self.key) {
+            return Found::Nothing;
+        }
         let store = &self.worker.proxy.store;
         let object = match store.try_get(&self.key) {
             TryGet::Hit(object) => object,
@@ -152,7 +156,8 @@ impl FastIo {
     /// What may go out at once of a response, `key`, of the URL whose key was made.
     fn hit(&self, key: &[u8], object: Object, head: &Head, plain: &Plain<'_, '_>) -> Option<FastHit> {
         let proxy = &self.worker.proxy;
-        if proxy.epochs.is_gone(&self.key, head.received) {
+        // What a purge made stale is for the slow path.
+        if proxy.purges.check(&self.key, head.seq, Head::tags(object.metadata())) != Validity::Valid {
             return None;
         }
         let is_large = !plain.head_only && object.len() >= mirrors::SHORTEST && self.io.takes_files();
@@ -161,10 +166,19 @@ impl FastIo {
             // A later 304 may have left its fields elsewhere (`lookup`).
             let TryGet::Absent(_) = proxy.store.try_get(&key::newer_head(key)) else { return None };
         }
+        FastHit::new((object, file), head, self.worker.clock.millis(), plain, self.obeys(plain))
+    }
+
+    /// Whether what a request says of caches counts, if it does.
+    fn obeys(&self, plain: &Plain<'_, '_>) -> bool {
+        let has_directives = plain.wishes.is_some_and(|wishes| wishes.cache_control.or(wishes.pragma).is_some());
         // A path is of an origin of ours; what goes elsewhere is always obeyed.
-        let is_obeyed =
-            proxy.config.cache.client_directives == ClientDirectives::Obey || !plain.target.starts_with('/');
-        FastHit::new((object, file), head, self.worker.clock.millis(), plain, is_obeyed)
+        if !has_directives || !plain.target.starts_with('/') {
+            return true;
+        }
+        let proxy = &self.worker.proxy;
+        let ruled = proxy.rules.client_directives(&self.key);
+        ruled.unwrap_or(proxy.config.cache.client_directives) == ClientDirectives::Obey
     }
 
     /// The key of a request that may be answered here.

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use crate::{
     clock::date,
     clock::unix_millis,
+    config::Size,
     fill::{Fill, FillHead, Verdict},
     head::Index,
     keep::{self, Fresh, Hints, Keeper},
@@ -23,6 +24,7 @@ use crate::{
     origin::{self, Arriving, Interim},
     passed::Passed,
     proxy::Worker,
+    purge::{tags, taking},
     reason::{Broken, NotStored},
     rules::{
         self, Policy,
@@ -82,7 +84,9 @@ impl Drop for Ending {
 
 async fn run(job: Job, alone: oneshot::Sender<Response<Arriving>>) {
     let worker = job.worker.clone();
-    let epoch = worker.proxy.epochs.now(&job.target.key);
+    // Until the end of all this, or what a purge looks for could come after it has looked.
+    let begun = worker.proxy.purges.begin(&job.target.key);
+    let seq = begun.seq;
     let asking = job.stale.as_ref().and_then(|hit| {
         let mut headers = job.request.clone();
         validate::validators(&hit.fields(), &mut headers).then_some(headers)
@@ -95,7 +99,7 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Arriving>>) {
         && response.status() == StatusCode::NOT_MODIFIED
     {
         if validate::confirms(&stale.fields(), response.headers()) {
-            return confirmed(&job, stale, response.headers(), epoch, sent).await;
+            return confirmed(&job, stale, response.headers(), seq, sent).await;
         }
         // It confirms something we do not have. Its turn is over before the next one begins.
         drop(result);
@@ -103,7 +107,10 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Arriving>>) {
         result = worker.pools.get(&job.target, &Method::GET, &job.request, job.interim.as_ref()).await;
     }
     let response = match result {
-        Ok(response) => response,
+        Ok(mut response) => {
+            job.target.action.on_response(response.headers_mut());
+            response
+        }
         Err(why) => {
             worker.counters.no_answer(why);
             return job.fill.decide(Verdict::Failed(why));
@@ -120,7 +127,7 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Arriving>>) {
         let _ = alone.send(response);
         return;
     }
-    match prepare(&job, &response, epoch, sent).await {
+    match prepare(&job, &response, seq, sent).await {
         Ok(keeper) => {
             let head = keeper.head().clone();
             if !keeper.is_on() {
@@ -155,17 +162,18 @@ async fn drop_stale(job: &Job, why: NotStored) {
     if let Some(stale) = &job.stale
         && why != NotStored::Authorization
     {
-        keep::drop_response(&job.worker.proxy, &job.target.key, &stale.key).await;
+        taking::drop_response(&job.worker.proxy, &job.target.key, &stale.key).await;
     }
 }
 
 /// The stored response lives on with the fields of the 304.
-async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, epoch: u64, sent: u64) {
+async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, seq: u64, sent: u64) {
     let proxy = &job.worker.proxy;
     let received = unix_millis();
     let mut fields = stale.fields();
     let mut new = not_modified.clone();
     origin::strip_hop_by_hop(&mut new);
+    job.target.action.on_response(&mut new);
     validate::freshen(&mut fields, &new);
     fields.entry(header::DATE).or_insert_with(|| date(received));
     let exchange = Exchange {
@@ -178,12 +186,14 @@ async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, epoch: u64,
         for_origin: job.target.side.is_for_origin(),
     };
     let admitted = admit::admit(&exchange, &proxy.config.cache);
+    let admitted = job.target.action.on_policy(admitted, exchange.status, received);
+    let mut written = None;
     let policy = match admitted {
         Ok(policy) => {
             // One that is to be confirmed each time as it is need not be written each time.
             if policy.lifetime > 0 || !policy.no_cache {
                 let new = Fresh { fields: &fields, policy, received };
-                keep::freshen(proxy, &job.target.key, epoch, stale, &new, &job.hints);
+                written = Some(keep::freshen(proxy, &job.target.key, seq, stale, &new, &job.hints));
             }
             policy
         }
@@ -199,10 +209,13 @@ async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, epoch: u64,
     hit.head.policy = policy;
     hit.head.received = received;
     job.fill.decide(Verdict::Confirmed(hit, Arc::new(fields), admitted.err()));
+    if let Some(written) = written {
+        written.await;
+    }
 }
 
 /// Whether and how the response is stored.
-async fn prepare(job: &Job, response: &Response<Arriving>, epoch: u64, sent: u64) -> Result<Keeper, NotStored> {
+async fn prepare(job: &Job, response: &Response<Arriving>, seq: u64, sent: u64) -> Result<Keeper, NotStored> {
     let proxy = &job.worker.proxy;
     let received = unix_millis();
     let mut fields = response.headers().clone();
@@ -216,7 +229,8 @@ async fn prepare(job: &Job, response: &Response<Arriving>, epoch: u64, sent: u64
         received,
         for_origin: job.target.side.is_for_origin(),
     };
-    let (policy, not_stored) = match admit::admit(&exchange, &proxy.config.cache) {
+    let admitted = admit::admit(&exchange, &proxy.config.cache);
+    let (policy, not_stored) = match job.target.action.on_policy(admitted, exchange.status, received) {
         Ok(policy) => (policy, None),
         Err(NotStored::NoFreshness) if is_for_all_who_wait(&job.client, response) => {
             let policy = Policy {
@@ -231,10 +245,12 @@ async fn prepare(job: &Job, response: &Response<Arriving>, epoch: u64, sent: u64
         }
         Err(why) => return Err(why),
     };
-    let largest = if job.for_range { proxy.config.cache.range_whole_max } else { proxy.config.cache.max_object };
-    if len.is_some_and(|len| len > largest.0.min(proxy.config.cache.max_object.0)) {
+    let largest = if job.for_range { proxy.config.cache.range_whole_max } else { Size(u64::MAX) };
+    let longest = job.target.action.max_object.unwrap_or(proxy.config.cache.max_object.0);
+    if len.is_some_and(|len| len > largest.0.min(longest)) {
         return Err(NotStored::TooLarge);
     }
+    let tags = tags::of(&fields, &job.target.key)?;
     let names = vary::names(&fields, exchange.for_origin).ok_or(NotStored::VaryStar)?;
     let values = vary::values(&names, &job.client);
     let (key, variant) = if names.is_empty() {
@@ -243,7 +259,7 @@ async fn prepare(job: &Job, response: &Response<Arriving>, epoch: u64, sent: u64
         let index = match lookup::index(&proxy.store, &job.target.key).await {
             Some(index) if index.names == names => index,
             _ => Index {
-                nonce: proxy.epochs.nonce(&job.target.key, epoch, &names),
+                nonce: proxy.purges.nonce(&job.target.key, seq, &names),
                 names: names.clone(),
                 variants: vec![],
             },
@@ -257,7 +273,8 @@ async fn prepare(job: &Job, response: &Response<Arriving>, epoch: u64, sent: u64
     let is_error = not_stored.is_some();
     let head = FillHead { status: response.status(), fields, policy, received, len, key, names, values, is_error };
     let mut keeper =
-        Keeper::new(job.worker.clone(), job.target.key.clone(), epoch, Arc::new(head), variant, &job.hints);
+        Keeper::new(job.worker.clone(), job.target.key.clone(), Arc::new(head), (seq, tags), variant, &job.hints);
+    keeper.longest = longest;
     if let Some(why) = not_stored {
         keeper.off(&job.fill, why);
     }

@@ -69,6 +69,11 @@ impl Fills {
         shard.retain(|key, _| !(key.starts_with(url_key) && matches!(key.get(url_key.len()), None | Some(b'\n'))));
     }
 
+    /// Ends joining of every fetch.
+    pub(crate) fn forget_all(&self) {
+        self.shards.iter().for_each(|shard| shard.lock().clear());
+    }
+
     /// Bytes held by all fetches.
     pub(crate) fn buffered(&self) -> u64 {
         self.bounds.budget.used()

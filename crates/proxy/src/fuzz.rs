@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use crate::{
     config::{Config, Low},
     front::{self, Beginning},
-    head::{self, Head, Stored},
+    head::{self, Head, Note, Stored},
     key,
     range::{self, Plan},
     reference::Reference,
@@ -122,7 +122,7 @@ fn answer(bytes: &[u8]) {
 
 /// What is stored is what was admitted.
 fn kept(response: &HeaderMap, status: StatusCode, policy: crate::rules::Policy, asked: &Asked) {
-    let bytes = head::encode(status, response, &policy, NOW, None);
+    let bytes = head::encode(status, response, &Note { policy: &policy, received: NOW, seq: 0, tags: &[] }, None);
     let Stored::Response(found) = head::decode(&bytes) else { panic!("{response:?} cannot be read again") };
     assert_eq!((found.status, found.policy, found.received), (status, policy, NOW));
     let mut sent = response.clone();
@@ -215,9 +215,12 @@ fn stored(bytes: &[u8]) {
                 assert!(found.policy.age(now) <= now);
             }
             let generation = (bytes[1] == 3).then_some(found.generation);
-            let again = head::encode(found.status, &fields, &found.policy, found.received, generation);
+            let tags: Vec<u64> = Head::tags(bytes).collect();
+            let note = Note { policy: &found.policy, received: found.received, seq: found.seq, tags: &tags };
+            let again = head::encode(found.status, &fields, &note, generation);
             let Stored::Response(same) = head::decode(&again) else { panic!("it cannot be read again") };
             assert_eq!((same.status, same.policy, same.received), (found.status, found.policy, found.received));
+            assert!(same.seq == found.seq && Head::tags(&again).eq(tags));
         }
         Stored::Vary(index) => {
             let again = head::encode_index(&index).expect("it was short enough");

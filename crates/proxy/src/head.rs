@@ -1,4 +1,4 @@
-//! What is stored beside a body, in the store's metadata: version 1.
+//! What is stored beside a body, in the store's metadata: version 2.
 //!
 //! | offset | bytes | response (kind 1), newer head (kind 3) | index of variants (kind 2) |
 //! |---|---|---|---|
@@ -12,7 +12,13 @@
 //! | 32 | 8 | stale-if-error | |
 //! | 40 | 8 | when the head was received | |
 //! | 48 | 8 | kind 3: generation of the object whose head this is | |
-//! | 56 | rest | status line and fields as they go over the wire, without `Content-Length`, `Age`, empty line | |
+//! | 56 | 8 | the last purge when the fetch began, see `purge::sequence` | |
+//! | 64 | 4 | number of tags | |
+//! | 68 | 4 | zero | |
+//! | 72 | 8 each | tags, see `purge::tags` | |
+//! | | rest | status line and fields as they go over the wire, without `Content-Length`, `Age`, empty line | |
+//!
+//! What version 1 stored, which knew no purges, is a miss.
 //!
 //! Integers are little-endian. The head is kept as it is sent, so a hit copies it and adds three fields.
 //! Whatever does not decode is a miss, never an error.
@@ -24,11 +30,11 @@ use memchr::memchr;
 
 use crate::rules::Policy;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const RESPONSE: u8 = 1;
 const VARY: u8 = 2;
 const NEWER: u8 = 3;
-const WIRE: usize = 56;
+const TAGS: usize = 72;
 
 /// Longest metadata the store takes.
 pub(crate) const MAX: usize = 64 << 10;
@@ -50,6 +56,8 @@ pub(crate) struct Head {
     pub(crate) status: StatusCode,
     pub(crate) policy: Policy,
     pub(crate) received: u64,
+    /// The last purge when its fetch began.
+    pub(crate) seq: u64,
     /// Of a newer head: the object it belongs to.
     pub(crate) generation: u64,
     /// `policy.fresh_until()`, and whether the fast path may use the response at all.
@@ -80,7 +88,18 @@ pub(crate) const NO_REASON: &str = "Status";
 impl Head {
     /// The head as it is sent, out of the metadata it was decoded from.
     pub(crate) fn wire(metadata: &[u8]) -> &[u8] {
-        metadata.get(WIRE..).unwrap_or(&[])
+        metadata.get(TAGS + Self::tags_len(metadata)..).unwrap_or(&[])
+    }
+
+    fn tags_len(metadata: &[u8]) -> usize {
+        let count = metadata.get(64..68).and_then(|count| count.try_into().ok()).map_or(0, u32::from_le_bytes);
+        (count as usize).saturating_mul(8)
+    }
+
+    /// The tags, out of the same.
+    pub(crate) fn tags(metadata: &[u8]) -> impl Iterator<Item = u64> {
+        let tags = metadata.get(TAGS..TAGS.saturating_add(Self::tags_len(metadata))).unwrap_or(&[]);
+        tags.as_chunks().0.iter().map(|tag| u64::from_le_bytes(*tag))
     }
 
     /// The fields, parsed.
@@ -112,15 +131,19 @@ impl Head {
     }
 }
 
+/// What is noted of a response beside its fields.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Note<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) received: u64,
+    pub(crate) seq: u64,
+    pub(crate) tags: &'a [u64],
+}
+
 /// The metadata of a response, or of a newer head for the object of `generation`.
-pub(crate) fn encode(
-    status: StatusCode,
-    fields: &HeaderMap,
-    policy: &Policy,
-    received: u64,
-    generation: Option<u64>,
-) -> Vec<u8> {
-    let mut out = Vec::with_capacity(WIRE + 64 + fields.len() * 48);
+pub(crate) fn encode(status: StatusCode, fields: &HeaderMap, note: &Note<'_>, generation: Option<u64>) -> Vec<u8> {
+    let Note { policy, received, seq, tags } = *note;
+    let mut out = Vec::with_capacity(TAGS + tags.len() * 8 + 64 + fields.len() * 48);
     out.extend_from_slice(&[VERSION, if generation.is_some() { NEWER } else { RESPONSE }]);
     out.extend_from_slice(&status.as_u16().to_le_bytes());
     let flags = u32::from(policy.no_cache)
@@ -134,7 +157,12 @@ pub(crate) fn encode(
         policy.stale_if_error.unwrap_or(0),
         received,
         generation.unwrap_or(0),
-    ] {
+        seq,
+        tags.len() as u64,
+    ]
+    .iter()
+    .chain(tags)
+    {
         out.extend_from_slice(&number.to_le_bytes());
     }
     out.extend_from_slice(b"HTTP/1.1 ");
@@ -211,7 +239,7 @@ fn decode_response(bytes: &[u8]) -> Option<Head> {
         stale_if_error: if flags & 4 != 0 { Some(number(bytes, 32)?) } else { None },
     };
     let newer = bytes.get(1) == Some(&NEWER);
-    let wire = bytes.get(WIRE..)?;
+    let wire = Head::wire(bytes);
     if !wire.starts_with(b"HTTP/1.1 ") || !wire.ends_with(b"\r\n") {
         return None;
     }
@@ -221,6 +249,7 @@ fn decode_response(bytes: &[u8]) -> Option<Head> {
         policy,
         received: number(bytes, 40)?,
         generation: number(bytes, 48)?,
+        seq: number(bytes, 56)?,
         fast_until: if newer || bodiless { 0 } else { policy.fresh_until() },
     })
 }
@@ -268,8 +297,10 @@ mod tests {
         fields.append("content-length", HeaderValue::from_static("12"));
         fields.append("link", HeaderValue::from_static("</a>"));
         fields.append("link", HeaderValue::from_static(""));
-        let bytes = encode(StatusCode::NOT_FOUND, &fields, &policy(), 42, None);
+        let note = Note { policy: &policy(), received: 42, seq: 43, tags: &[44, 45] };
+        let bytes = encode(StatusCode::NOT_FOUND, &fields, &note, None);
         let Stored::Response(head) = decode(&bytes) else { panic!("not a response") };
+        assert_eq!((head.seq, Head::tags(&bytes).collect::<Vec<_>>()), (43, vec![44, 45]));
         assert_eq!((head.status, head.policy, head.received), (StatusCode::NOT_FOUND, policy(), 42));
         assert_eq!(head.fast_until, 0, "no-cache is not for the fast path");
         fields.remove("content-length");

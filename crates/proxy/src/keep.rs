@@ -1,10 +1,11 @@
-//! Putting a response into the store while it arrives, and taking what is out of date out of it.
+//! Putting a response into the store while it arrives.
 //!
 //! A body that ends within [`SMALL`] bytes is gathered and put at once; a longer one goes into the store as a stream.
 //! Nothing here can fail a request: whatever the store says, the response goes on to the client, and the reason why
 //! it was not stored is counted.
 //!
-//! A purge or an unsafe request during a fetch wins over that fetch: see `epochs`.
+//! A purge or an unsafe request during a fetch wins over that fetch: what is stored has the number of the last purge
+//! when the fetch began, see `purge`.
 
 use picaflor::{Error, Expiry, PutOptions, PutStream, Store};
 use std::{future::Future, pin::Pin, sync::Arc};
@@ -15,10 +16,11 @@ use http::{HeaderMap, header};
 use crate::{
     config::CacheConfig,
     fill::{Fill, FillHead},
-    head::{self, Index},
+    head::{self, Index, Note},
     key, lookup,
     lookup::Hit,
     proxy::{Proxy, Worker},
+    purge::{marks::Validity, tags},
     reason::NotStored,
     rules::Policy,
 };
@@ -65,8 +67,11 @@ enum Way {
 pub(crate) struct Keeper {
     worker: Arc<Worker>,
     url_key: Vec<u8>,
-    epoch: u64,
     head: Arc<FillHead>,
+    seq: u64,
+    tags: Vec<u64>,
+    /// Most bytes of body.
+    pub(crate) longest: u64,
     /// Of the variant, when the response has `Vary`: the index it belongs to and its hash.
     variant: Option<(Index, u128)>,
     options: PutOptions,
@@ -78,12 +83,13 @@ impl Keeper {
     pub(crate) fn new(
         worker: Arc<Worker>,
         url_key: Vec<u8>,
-        epoch: u64,
         head: Arc<FillHead>,
+        (seq, tags): (u64, Vec<u64>),
         variant: Option<(Index, u128)>,
         hints: &Hints,
     ) -> Self {
-        let metadata = head::encode(head.status, &head.fields, &head.policy, head.received, None);
+        let note = Note { policy: &head.policy, received: head.received, seq, tags: &tags };
+        let metadata = head::encode(head.status, &head.fields, &note, None);
         let way = if metadata.len() > head::MAX {
             Way::Off(NotStored::HeadTooLarge)
         } else if !worker.proxy.store.failures().is_empty() {
@@ -93,7 +99,8 @@ impl Keeper {
         };
         let expiry = expiry(&head.fields, &head.policy, &worker.proxy.config.cache);
         let options = hints.options(metadata, expiry);
-        Self { worker, url_key, epoch, head, variant, options, len: 0, way }
+        let longest = worker.proxy.config.cache.max_object.0;
+        Self { worker, url_key, head, seq, tags, longest, variant, options, len: 0, way }
     }
 
     /// The head, for the readers.
@@ -104,7 +111,7 @@ impl Keeper {
     /// Takes the next piece, before it is pushed into the fill.
     pub(crate) async fn add(&mut self, fill: &Fill, bytes: &Bytes) {
         self.len += bytes.len() as u64;
-        if self.len > self.worker.proxy.config.cache.max_object.0 {
+        if self.len > self.longest {
             self.off(fill, NotStored::TooLarge);
         }
         if matches!(self.way, Way::Gathering) && self.len > SMALL {
@@ -149,38 +156,37 @@ impl Keeper {
 
     /// The body is complete.
     pub(crate) async fn finish(self, fill: &Fill) -> Result<(), NotStored> {
-        let Self { worker, url_key, epoch, head, variant, options, len, way } = self;
+        let Self { worker, url_key, head, seq, tags, variant, options, len, way, .. } = self;
         let proxy = worker.proxy.clone();
-        let indexes = proxy.epochs.index_of(&url_key).lock().await;
+        let indexes = proxy.purges.index_of(&url_key).lock().await;
         let old = lookup::index(&proxy.store, &url_key).await;
         let max = proxy.config.cache.max_variants;
-        let key = head.key.clone();
+        let key = &head.key;
+        let is_gone = || proxy.purges.check(&url_key, seq, tags.iter().copied()) == Validity::Gone;
+        if is_gone() {
+            return Err(NotStored::Invalidated);
+        }
         match way {
             Way::Off(why) => return Err(why),
             Way::Gathering => {
                 let body = concat(&fill.whole().ok_or(NotStored::StoreFailed)?);
-                let (durable, indexed) = {
-                    let _held = proxy.epochs.hold(&url_key, epoch).ok_or(NotStored::Invalidated)?;
-                    let durable = proxy.store.begin_put(&key, &body, &options);
-                    (durable, put_index(&proxy.store, &url_key, variant, old, max)?)
-                };
+                let durable = proxy.store.begin_put(key, &body, &options);
+                let indexed = put_index(&proxy.store, &url_key, variant, old, max)?;
                 durable.await.map_err(|e| refused(&e))?;
                 indexed.settle(&proxy.store, &url_key).await?;
             }
-            // Its end may wait for the device, and the epoch is held over it, which no task may do.
+            // Its end may wait for the device.
             Way::Stream(stream) => {
-                let (indexed, url_key) = tokio::task::spawn_blocking({
-                    let proxy = proxy.clone();
-                    move || {
-                        let _held = proxy.epochs.hold(&url_key, epoch).ok_or(NotStored::Invalidated)?;
-                        stream.finish().map_err(|e| refused(&e))?;
-                        Ok((put_index(&proxy.store, &url_key, variant, old, max)?, url_key))
-                    }
-                })
-                .await
-                .unwrap_or(Err(NotStored::StoreFailed))?;
+                let finished = tokio::task::spawn_blocking(move || stream.finish()).await;
+                finished.unwrap_or(Err(Error::Closed)).map_err(|e| refused(&e))?;
+                let indexed = put_index(&proxy.store, &url_key, variant, old, max)?;
                 indexed.settle(&proxy.store, &url_key).await?;
             }
+        }
+        // A purge meanwhile holds whatever is stored; this gives the space back.
+        if is_gone() {
+            let _ = proxy.store.delete_async(key).await;
+            return Err(NotStored::Invalidated);
         }
         drop(indexes);
         proxy.unshared.forget(&fill.key);
@@ -190,8 +196,8 @@ impl Keeper {
     }
 }
 
-/// What is left to do when the index of a URL's variants is in the store: by who still holds the URL's lock, and not
-/// its epoch's, for it may wait for the device.
+/// What is left to do when the index of a URL's variants is in the store: by who still holds the URL's lock. It may
+/// wait for the device.
 struct Indexed {
     durable: Option<Durable>,
     /// Hashes of variants that are not in the index any more.
@@ -267,134 +273,33 @@ pub(crate) struct Fresh<'a> {
     pub(crate) received: u64,
 }
 
-/// Writes the fields that a 304 brought: a small object anew, a large one's beside it.
-pub(crate) fn freshen(proxy: &Proxy, url_key: &[u8], epoch: u64, old: &Hit, new: &Fresh<'_>, hints: &Hints) {
+/// Writes the fields that a 304 brought: a small object anew, a large one's beside it. Until the future ends the answer
+/// may not be in the store; what a crash takes of it is the confirmation, and the origin will give it again.
+pub(crate) fn freshen(
+    proxy: &Proxy,
+    url_key: &[u8],
+    seq: u64,
+    old: &Hit,
+    new: &Fresh<'_>,
+    hints: &Hints,
+) -> impl Future<Output = ()> + Send + 'static + use<> {
     let large = old.object.body_in_memory().is_none().then(|| old.object.generation());
-    let metadata = head::encode(old.head.status, new.fields, &new.policy, new.received, large);
-    let Some(_held) = proxy.epochs.hold(url_key, epoch).filter(|_| metadata.len() <= head::MAX) else { return };
-    let options = hints.options(metadata, expiry(new.fields, &new.policy, &proxy.config.cache));
-    // Not waited for: what a crash takes is the confirmation, and the origin will give it again.
-    match old.object.body_in_memory() {
-        Some(body) => drop(proxy.store.begin_put(&old.key, &body, &options)),
-        None => drop(proxy.store.begin_put(&key::newer_head(&old.key), b"", &options)),
-    }
-}
-
-/// Takes URLs, all their variants included, out of the store, and keeps fetches in progress from bringing them back.
-/// As durable, when this returns, as `store.delete_durability` says. Says how many responses were there, or what went
-/// wrong last.
-pub(crate) async fn invalidate(proxy: &Arc<Proxy>, url_keys: Vec<Vec<u8>>) -> Result<usize, Error> {
-    let taking = proxy.clone();
-    to_its_end(proxy, async move { take_all_out(&taking, &url_keys).await }).await.unwrap_or(Err(Error::Closed))
-}
-
-/// The same, durable when this returns, whatever the configuration says: whoever is told that something was purged does
-/// not ask again.
-pub(crate) async fn purge(proxy: &Arc<Proxy>, url_keys: Vec<Vec<u8>>) -> Result<usize, Error> {
-    let taking = proxy.clone();
-    let purged = to_its_end(proxy, async move {
-        let count = take_all_out(&taking, &url_keys).await?;
-        taking.store.flush_deletes_async().await.map(|()| count)
+    let metadata = tags::of(new.fields, url_key).ok().and_then(|tags| {
+        let note = Note { policy: &new.policy, received: new.received, seq, tags: &tags };
+        let metadata = head::encode(old.head.status, new.fields, &note, large);
+        let is_gone = proxy.purges.check(url_key, seq, tags.iter().copied()) == Validity::Gone;
+        (metadata.len() <= head::MAX && !is_gone).then_some(metadata)
     });
-    purged.await.unwrap_or(Err(Error::Closed))
-}
-
-async fn take_all_out(proxy: &Proxy, url_keys: &[Vec<u8>]) -> Result<usize, Error> {
-    let mut result = Ok(0);
-    for url_key in url_keys {
-        result = match (take_out(proxy, url_key).await, result) {
-            (Ok(n), Ok(before)) => Ok(before + n),
-            (Err(e), _) | (_, Err(e)) => Err(e),
-        };
-    }
-    result
-}
-
-/// Does what ends in an invalidation on a task of its own: a client that leaves in the middle leaves no half of it
-/// undone, and no stop comes before its end. Without an answer it ends only with the whole proxy.
-pub(crate) async fn to_its_end<T: Send + 'static>(
-    proxy: &Arc<Proxy>,
-    work: impl Future<Output = T> + Send + 'static,
-) -> Option<T> {
-    let invalidating = proxy.epochs.begin_invalidating();
-    let task = tokio::spawn(async move {
-        let _invalidating = invalidating;
-        work.await
+    let written = metadata.map(|metadata| {
+        let options = hints.options(metadata, expiry(new.fields, &new.policy, &proxy.config.cache));
+        match old.object.body_in_memory() {
+            Some(body) => proxy.store.begin_put(&old.key, &body, &options),
+            None => proxy.store.begin_put(&key::newer_head(&old.key), b"", &options),
+        }
     });
-    task.await.ok()
-}
-
-async fn take_out(proxy: &Proxy, url_key: &[u8]) -> Result<usize, Error> {
-    proxy.fills.forget(url_key);
-    let _indexes = proxy.epochs.index_of(url_key).lock().await;
-    let found = lookup::object(&proxy.store, url_key).await;
-    let index = lookup::index(&proxy.store, url_key).await;
-    // Who held the epoch before has put what is deleted now, and whoever comes later began later.
-    proxy.epochs.move_on(url_key);
-    let plain = usize::from(found.is_some() && index.is_none());
-    let variants = index.map(|index| index.variants).unwrap_or_default();
-    let variants: Vec<_> = variants.into_iter().map(|hash| key::variant(url_key, hash)).collect();
-    let keys = || variants.iter().map(Vec::as_slice).chain([url_key]);
-    let delete = async {
-        // All are begun before one is waited for: where each is to be durable, they share a commit.
-        let heads: Vec<_> = keys().map(|key| proxy.store.begin_delete(&key::newer_head(key))).collect();
-        let responses: Vec<_> = keys().map(|key| proxy.store.begin_delete(key)).collect();
-        for head in heads {
-            head.await?;
+    async move {
+        if let Some(written) = written {
+            let _ = written.await;
         }
-        let mut count = plain;
-        for (n, response) in responses.into_iter().enumerate() {
-            // The last one is the URL itself: counted, unless it is an index.
-            count += usize::from(response.await? && n < variants.len());
-        }
-        Ok(count)
-    };
-    delete.await.inspect_err(|_| proxy.epochs.note_gone(url_key))
-}
-
-/// Takes one response, at `key`, of a URL out of the store.
-pub(crate) async fn drop_response(proxy: &Proxy, url_key: &[u8], key: &[u8]) {
-    if proxy.store.delete_async(key).await.is_err() {
-        proxy.epochs.note_gone(url_key);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::task::{Context, Waker};
-
-    use super::*;
-    use crate::{Low, Server};
-
-    #[test]
-    fn an_invalidation_that_nobody_waits_for_any_more_is_done() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut low =
-            Low::parse("test.toml", "workers = 1\n[store]\ncapacity = \"64MiB\"\nmemory = \"32MiB\"\n").unwrap();
-        low.listen = Some(vec![([127, 0, 0, 1], 0).into()]);
-        low.admin.listen = Some(([127, 0, 0, 1], 0).into());
-        low.store.path = Some(folder.path().join("store"));
-        let server = Server::start(low.resolve().unwrap()).unwrap();
-        let proxy = server.proxy().clone();
-        let keys = [b"http://a/".to_vec(), b"http://b/".to_vec()];
-        keys.iter().for_each(|key| proxy.store.put(key, b"body").unwrap());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            // It has begun, and waits, when the client goes.
-            let held = proxy.epochs.index_of(&keys[0]).lock().await;
-            let mut asked = Box::pin(invalidate(&proxy, keys.to_vec()));
-            assert!(asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-            drop(asked);
-            drop(held);
-            while proxy.epochs.invalidating() {
-                tokio::task::yield_now().await;
-            }
-            for key in &keys {
-                assert!(lookup::object(&proxy.store, key).await.is_none());
-                assert!(proxy.epochs.now(key) > 0, "a fetch in progress does not bring it back");
-            }
-        });
-        drop(proxy);
-        server.stop().unwrap();
     }
 }

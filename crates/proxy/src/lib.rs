@@ -10,7 +10,7 @@
 //! | whether a response may be stored, reused, served stale | `rules` |
 //! | one fetch for many clients | `fills`, `fill`, `reader`, `fetch`, `life/collapse` |
 //! | a stored body that breaks off while it is sent | `rest` |
-//! | what is written into the store, and invalidated | `key`, `head`, `keep`, `epochs` |
+//! | what is written into the store, and invalidated | `key`, `head`, `keep`, `purge` |
 //! | who may do what, how much and how slowly | `target`, `dial::Guard`, `admin`, `connections`, `turns`, `pace` |
 //! | connections to origins | `dial`, `pool`, `origin` |
 //! | large bodies that the kernel sends without copying | `mirrors` |
@@ -32,7 +32,6 @@ pub mod config;
 mod conn;
 mod connections;
 mod dial;
-mod epochs;
 mod fast;
 mod fetch;
 mod fill;
@@ -59,6 +58,7 @@ mod payload;
 mod pieces;
 mod pool;
 mod proxy;
+mod purge;
 mod range;
 mod reader;
 mod reason;
@@ -67,6 +67,7 @@ mod reload;
 mod respond;
 mod rest;
 mod rules;
+mod ruleset;
 mod serve;
 mod server;
 mod silent;
@@ -76,6 +77,7 @@ mod tls;
 mod tunnel;
 mod turns;
 mod unshared;
+mod wild;
 
 pub use config::{Config, ConfigError, Low};
 pub use lifecycle::StartError;

@@ -11,6 +11,7 @@ mod ask;
 mod collapse;
 mod connect;
 mod pass;
+mod purge;
 
 use std::{sync::Arc, time::Instant};
 
@@ -103,6 +104,12 @@ async fn answer(
     if request.method() == Method::OPTIONS && request.uri() == "*" && refused.is_none() {
         return options();
     }
+    if refused.is_none() && purge::is_one(worker, conn, &request) {
+        return purge::purge(worker, conn, &request).await.unwrap_or_else(|why| {
+            worker.counters.denials.one(why);
+            denied(why)
+        });
+    }
     match refused.map_or_else(|| check(worker, conn, &request), Err) {
         Err(why) => {
             worker.counters.denials.one(why);
@@ -137,7 +144,8 @@ fn check(worker: &Worker, conn: &Conn, request: &Request<Incoming>) -> Result<Op
     if request.method() == Method::CONNECT {
         return target::bodiless(request.headers()).map(|()| None);
     }
-    Target::of(request, &proxy.config, &proxy.origins, conn).map(Some)
+    let target = Target::of(request, &proxy.config, &proxy.origins, conn)?;
+    target.ruled(&proxy.rules).map(Some)
 }
 
 /// Whether our pseudonym stands in `Via`.
@@ -157,6 +165,9 @@ fn bypass(request: &Parts, target: &Target, body: &Incoming) -> Option<Bypass> {
     }
     if target.is_disputed {
         return Some(Bypass::Disputed);
+    }
+    if target.action.bypass {
+        return Some(Bypass::Rule);
     }
     let has = |name| request.headers.contains_key(name);
     if !target.side.is_for_origin() && validate::has_precondition(&request.headers) {

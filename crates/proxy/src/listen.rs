@@ -123,7 +123,7 @@ pub(crate) fn work(
         let drained = async {
             while !connections.lock().by_number.is_empty()
                 || worker.fills_running()
-                || worker.proxy.epochs.invalidating()
+                || worker.proxy.purges.invalidating()
             {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }

@@ -6,9 +6,9 @@ use http::{HeaderMap, StatusCode};
 use picaflor::{Object, Store, TryGet};
 
 use crate::{
-    epochs::Epochs,
     head::{Head, Index, Stored, decode},
     key,
+    purge::{marks::Validity, sequence::Purges},
     rules::vary,
 };
 
@@ -62,10 +62,11 @@ pub(crate) async fn index(store: &Store, url_key: &[u8]) -> Option<Index> {
 }
 
 /// Whether a URL, in any variant, has a 200 that is fresh.
-pub(crate) async fn has_fresh((store, epochs): (&Store, &Epochs), url_key: &[u8], now: u64) -> bool {
+pub(crate) async fn has_fresh((store, purges): (&Store, &Purges), url_key: &[u8], now: u64) -> bool {
     let is_fresh = |object: &Object| match &*object.decoded(decode) {
         Stored::Response(head) => {
-            head.status == StatusCode::OK && now < head.policy.fresh_until() && !epochs.is_gone(url_key, head.received)
+            let is_valid = || purges.check(url_key, head.seq, Head::tags(object.metadata())) == Validity::Valid;
+            head.status == StatusCode::OK && now < head.policy.fresh_until() && is_valid()
         }
         _ => false,
     };
@@ -80,10 +81,16 @@ pub(crate) async fn has_fresh((store, epochs): (&Store, &Epochs), url_key: &[u8]
 }
 
 /// Looks for what answers a request with these fields.
-pub(crate) async fn find((store, epochs): (&Store, &Epochs), url_key: &[u8], request: &HeaderMap) -> Found {
+pub(crate) async fn find((store, purges): (&Store, &Purges), url_key: &[u8], request: &HeaderMap) -> Found {
     match stored(store, url_key, request).await {
-        Found::Hit(hit) if epochs.is_gone(url_key, hit.head.received) => {
-            Found::Nothing { variant: false, key: hit.key }
+        Found::Hit(mut hit) => {
+            let tags = Head::tags(hit.newer.as_ref().unwrap_or(&hit.object).metadata());
+            match purges.check(url_key, hit.head.seq, tags) {
+                Validity::Valid => {}
+                Validity::StaleSince(at) => hit.head.policy.end(at),
+                Validity::Gone => return Found::Nothing { variant: false, key: hit.key },
+            }
+            Found::Hit(hit)
         }
         found => found,
     }

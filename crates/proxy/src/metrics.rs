@@ -231,6 +231,23 @@ impl Total<'_> {
     }
 }
 
+/// What was purged, for `/metrics`.
+pub(crate) fn purges(stats: &Value, out: &mut String) {
+    let name = "picaflor_purges_total";
+    let _ = writeln!(out, "# HELP {name} Purges and invalidations by what they select.\n# TYPE {name} counter");
+    for (kind, n) in stats["by_kind"].as_object().into_iter().flatten() {
+        let _ = writeln!(out, "{name}{{kind=\"{kind}\"}} {n}");
+    }
+    for (name, kind, help, key) in [
+        ("picaflor_purges_refused_total", "counter", "Purges refused, for too many are noted.", "refused"),
+        ("picaflor_purges_noted", "gauge", "Purges that hits are compared with.", "noted"),
+        ("picaflor_purges_pinned", "gauge", "Of these, those that a crash does not undo.", "pinned"),
+        ("picaflor_purges_noted_max", "gauge", "Most that may be noted, URLs that are gone excepted.", "room"),
+    ] {
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {}", stats[key]);
+    }
+}
+
 /// Every number in nested statistics becomes a metric, its path the name; texts become labels of an info line. `help`
 /// says of what they are.
 pub(crate) fn walk(prefix: &str, help: &str, value: &Value, out: &mut String) {

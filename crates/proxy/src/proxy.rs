@@ -16,14 +16,15 @@ use crate::{
     clock::Clock,
     config::Config,
     connections::Connections,
-    epochs::Epochs,
     fills::Fills,
     log::{Buffer, Line, Log},
     metrics::Counters,
     mirrors::Mirrors,
     origin::Pools,
     origin_tls::OriginTls,
+    purge::sequence::Purges,
     reload::{Reload, ReloadError},
+    ruleset::Rules,
     silent::Silent,
     target::Origins,
     tls::Tls,
@@ -41,7 +42,7 @@ pub(crate) struct Proxy {
     pub(crate) turns: Arc<Turns>,
     pub(crate) fills: Fills,
     pub(crate) mirrors: Arc<Mirrors>,
-    pub(crate) epochs: Arc<Epochs>,
+    pub(crate) purges: Arc<Purges>,
     pub(crate) log: Log,
     pub(crate) counters: Vec<Arc<Counters>>,
     /// Our line in `Via`, and our name in it.
@@ -49,6 +50,8 @@ pub(crate) struct Proxy {
     pub(crate) pseudonym: String,
     /// Our own addresses.
     pub(crate) own: Arc<[SocketAddr]>,
+    /// Of these, the admin listener's.
+    pub(crate) admin: SocketAddr,
     pub(crate) token: String,
     pub(crate) started: Instant,
     pub(crate) unshared: Unshared,
@@ -56,19 +59,20 @@ pub(crate) struct Proxy {
     pub(crate) tls: Option<Tls>,
     pub(crate) origin_tls: Arc<OriginTls>,
     pub(crate) reload: Reload,
+    pub(crate) rules: Rules,
     /// A stop has begun.
     pub(crate) stopping: AtomicBool,
 }
 
 impl Proxy {
     /// Where responses are looked for, and what of it is invalid.
-    pub(crate) fn stored(&self) -> (&Store, &Epochs) {
-        (&self.store, &self.epochs)
+    pub(crate) fn stored(&self) -> (&Store, &Purges) {
+        (&self.store, &self.purges)
     }
 
     /// Takes what is new in the configuration, or nothing of it.
     pub(crate) fn reload(&self) -> Result<String, ReloadError> {
-        self.reload.take(&self.config, self.tls.as_ref(), &self.origin_tls)
+        self.reload.take(&self.config, self.tls.as_ref(), &self.origin_tls, &self.rules)
     }
 
     /// Whether a connection is to end with the next answer.

@@ -78,6 +78,8 @@ reasons! {
         TooLarge => "too-large",
         /// Head fields longer than the store's metadata.
         HeadTooLarge => "head-too-large",
+        /// More than 1,024 tags and groups.
+        TooManyTags => "too-many-tags",
         /// The body ended before its length.
         Truncated => "truncated",
         /// An error without a lifetime, and the URL has a fresh 200.
@@ -100,6 +102,8 @@ reasons! {
         RequestBody => "request-body",
         /// Not GET or HEAD.
         Method => "method",
+        /// A rule says so.
+        Rule => "rule",
         /// A range of an object too large to fetch whole.
         RangeTooLarge => "range-too-large",
         /// A recent response of this URL was for one client, so no request waits for one.

@@ -1,15 +1,18 @@
-//! A new configuration while the proxy runs: certificates and keys, how TLS is offered, and the files of authorities by
-//! which origins and clients are trusted. Everything else is taken by a restart, and a configuration in which it has
-//! changed is refused as a whole, by the names of its keys: so what runs is always what some file said.
+//! A new configuration while the proxy runs: rules, certificates and keys, how TLS is offered, and the files of
+//! authorities by which origins and clients are trusted. Everything else is taken by a restart, and a configuration in
+//! which it has changed is refused as a whole, by the names of its keys: so what runs is always what some file said.
 //!
 //! What is new is read and checked before anything of it is taken; connections go on with what they have.
+
+use std::fmt::Write as _;
 
 use parking_lot::Mutex;
 
 use crate::{
     certs::Part,
-    config::{Config, ConfigError, Low, TlsConfig},
+    config::{self, Config, ConfigError, Low, TlsConfig},
     origin_tls::OriginTls,
+    ruleset::Rules,
     tls::Tls,
 };
 
@@ -39,7 +42,13 @@ impl Reload {
     }
 
     /// Takes what is new; says what was taken. Without a source the files of `config` are read anew.
-    pub(crate) fn take(&self, config: &Config, tls: Option<&Tls>, origins: &OriginTls) -> Result<String, ReloadError> {
+    pub(crate) fn take(
+        &self,
+        config: &Config,
+        tls: Option<&Tls>,
+        origins: &OriginTls,
+        rules: &Rules,
+    ) -> Result<String, ReloadError> {
         let mut of_file = self.0.lock();
         let new = match &*of_file {
             Some((running, source)) => {
@@ -56,8 +65,17 @@ impl Reload {
         // All is read before anything is taken.
         let bad = |(key, why)| ConfigError::value(&format!("origin.{key}"), why);
         let trusted = OriginTls::new(&config.origin).map_err(bad)?;
-        let taken = certificates(tls, resolved.as_ref().unwrap_or(&config.tls).as_ref())?;
+        let ruled = new.as_ref().map(|new| config::rules(&new.rule)).transpose()?;
+        let mut taken = certificates(tls, resolved.as_ref().unwrap_or(&config.tls).as_ref())?;
         origins.replace(trusted);
+        if let Some(ruled) = ruled {
+            let _ = match ruled.len() {
+                0 => Ok(()),
+                1 => write!(taken, "; 1 rule read"),
+                n => write!(taken, "; {n} rules read"),
+            };
+            rules.replace(ruled);
+        }
         if let (Some((running, _)), Some(new)) = (&mut *of_file, new) {
             *running = new;
         }

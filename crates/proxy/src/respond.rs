@@ -201,9 +201,10 @@ pub(crate) fn denied(why: Denied) -> Answer {
         Denied::LocalDestination => (StatusCode::FORBIDDEN, "the destination is the proxy's own machine or link"),
         Denied::Loop => (StatusCode::LOOP_DETECTED, "the request came through this proxy before"),
         Denied::NoOrigin => (StatusCode::MISDIRECTED_REQUEST, "no origin is configured for this host"),
-        Denied::Method => {
-            (StatusCode::METHOD_NOT_ALLOWED, "TRACE is not served, and purging is for the admin listener")
-        }
+        Denied::Method => (
+            StatusCode::METHOD_NOT_ALLOWED,
+            "TRACE is not served, and PURGE is for the admin listener and for purge.clients",
+        ),
         Denied::OnlyIfCached => (StatusCode::GATEWAY_TIMEOUT, "nothing usable is stored"),
         Denied::ClientConnections => {
             (StatusCode::TOO_MANY_REQUESTS, "you have as many connections as a client may have")

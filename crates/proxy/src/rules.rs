@@ -110,6 +110,11 @@ impl Policy {
         signed(self.lifetime) - signed(self.age(now))
     }
 
+    /// It is stale since then, if it was not before.
+    pub(crate) fn end(&mut self, at: u64) {
+        self.lifetime = self.lifetime.min(at.saturating_sub(self.birth));
+    }
+
     /// The last moment at which the fast path may use it without looking at anything else.
     pub(crate) fn fresh_until(&self) -> u64 {
         if self.no_cache { 0 } else { self.birth.saturating_add(self.lifetime) }

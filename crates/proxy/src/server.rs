@@ -22,9 +22,8 @@ use tokio::sync::watch;
 
 use crate::{
     admin,
-    config::{Config, ConfigError, Low},
+    config::{self, Config, ConfigError, Low},
     connections::Connections,
-    epochs::Epochs,
     fills::Fills,
     lifecycle::{LAST_REQUESTS, StartError, Stop},
     listen::{self, Bound},
@@ -32,8 +31,10 @@ use crate::{
     mirrors::Mirrors,
     origin_tls::OriginTls,
     proxy::Proxy,
+    purge::sequence::Purges,
     reload::{Reload, ReloadError},
     rules::validate,
+    ruleset::Rules,
     silent::Silent,
     target::Origins,
     tls::Tls,
@@ -64,6 +65,7 @@ impl Server {
         let tls = config.tls.as_ref().map(Tls::new).transpose().map_err(|bad| StartError::Setting(bad.why))?;
         let origin_tls = OriginTls::new(&config.origin).map_err(|(_, why)| StartError::Setting(why))?;
         let (token, token_file) = admin::token(&config.admin)?;
+        let rules = config::rules(&config.rule).map_err(|bad| StartError::Setting(bad.to_string()))?;
         let store = open_store(&config)?;
         let admin = admin_socket.address()?;
         let mut listen = sockets[0].iter().map(Bound::address).collect::<Result<Vec<_>, _>>()?;
@@ -86,19 +88,21 @@ impl Server {
             fills: Fills::new(&config.cache, config.store.memory.0 / 8, store.clone()),
             // And another.
             mirrors: Arc::new(Mirrors::new(config.store.memory.0 / 8, store.clone())),
-            epochs: Arc::new(Epochs::new()),
+            purges: Arc::new(Purges::new(&store)),
             counters: (0..config.workers).map(|_| Arc::default()).collect(),
             via: validate::text(format!("1.1 {pseudonym}")),
             unshared: Unshared::new(),
             tls,
             origin_tls: Arc::new(origin_tls),
             reload: Reload::default(),
+            rules: Rules::new(rules),
             started: Instant::now(),
             stopping: AtomicBool::new(false),
             pseudonym,
             store,
             log,
             own,
+            admin,
             token,
             config,
         });

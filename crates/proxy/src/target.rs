@@ -12,6 +12,7 @@ use crate::{
     key::{self, Side},
     reason::Denied,
     reference::Reference,
+    ruleset::{Action, Rules},
 };
 
 /// Where requests are fetched: a server, and who chose it.
@@ -83,6 +84,8 @@ pub(crate) struct Target {
     pub(crate) host_field: HeaderValue,
     /// See [`Scheme::Disputed`].
     pub(crate) is_disputed: bool,
+    /// What the rules say.
+    pub(crate) action: Arc<Action>,
 }
 
 impl Target {
@@ -140,7 +143,27 @@ impl Target {
         let host_field = HeaderValue::from_bytes(authority).map_err(|_| Denied::BadHost)?;
         let host = key::url(&mut key, side, authority, path.as_str().as_bytes()).map_err(|_| Denied::BadTarget)?;
         let is_disputed = side.is_for_origin() && scheme == Scheme::Disputed;
-        Ok(Self { side, key, host, upstream: Arc::new(upstream), path, host_field, is_disputed })
+        Ok(Self {
+            side,
+            key,
+            host,
+            upstream: Arc::new(upstream),
+            path,
+            host_field,
+            is_disputed,
+            action: Arc::default(),
+        })
+    }
+
+    /// With what the rules say of it, its query included.
+    pub(crate) fn ruled(mut self, rules: &Rules) -> Result<Self, Denied> {
+        self.action = rules.action(self.host(), self.path.as_str().as_bytes());
+        if let Some(path) = self.action.path(self.path.as_str()) {
+            let host = self.host().to_vec();
+            self.host = key::url(&mut self.key, self.side, &host, path.as_bytes()).map_err(|_| Denied::BadTarget)?;
+            self.path = path.parse().map_err(|_| Denied::BadTarget)?;
+        }
+        Ok(self)
     }
 
     /// The key of another URL that the origin named in a field, if it is of the same origin (RFC 9111 4.4).

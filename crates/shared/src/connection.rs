@@ -8,7 +8,8 @@ use std::{
 };
 
 use crate::{
-    error::{Error, Kind, Result},
+    error::{Error, Result},
+    kind::Kind,
     wire::{self, DATA_MAX, Frame, HELLO, VERSION, welcome},
 };
 

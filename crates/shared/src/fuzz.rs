@@ -14,7 +14,7 @@ use std::{
 use picaflor::{Expiry, Options, Store};
 
 use crate::{
-    server::{Limits, Shared, Socket},
+    served::{Limits, Served},
     session,
     wire::{self, FRAME_MAX, Frame, HELLO},
 };
@@ -53,15 +53,14 @@ fn frame(bytes: &[u8]) {
 }
 
 /// A server without its acceptor; its file has no name any more.
-static SHARED: LazyLock<Shared> = LazyLock::new(|| {
+static SERVED: LazyLock<Served> = LazyLock::new(|| {
     let folder = std::env::temp_dir().join(format!("picaflor-fuzz-session-{}", process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for the store");
     let options = Options::new(folder.join("store")).capacity(32 << 20).memory(8 << 20);
     let store = Store::open(options).expect("an empty store");
-    let listener = Socket::bind(folder.join("socket")).expect("a socket").into_listener().expect("it is not served");
     std::fs::remove_dir_all(&folder).expect("the folder is ours");
     // An answer that no buffer takes ends the session, as for any client that reads nothing.
-    Shared::new(store, Limits::default().patience(Duration::from_millis(20)), listener)
+    Served::new(store, Limits::default().patience(Duration::from_millis(20)))
 });
 
 /// What a client sends after its hello, all of it at once.
@@ -70,7 +69,7 @@ fn session(bytes: &[u8]) {
     let bytes = &bytes[..bytes.len().min(32 << 10)];
     (&client).write_all(&[&wire::hello(), bytes].concat()).expect("a socket's buffer takes that much");
     client.shutdown(Shutdown::Write).expect("it is open");
-    session::run(&SHARED, &server);
+    session::run(&SERVED, &server);
     drop(server);
     let mut answer = Vec::new();
     (&client).read_to_end(&mut answer).expect("the other end was closed");
@@ -101,7 +100,7 @@ fn forget(mut input: &[u8]) {
     let mut buffer = Vec::new();
     while wire::read(&mut input, &mut buffer).is_ok() {
         if let Ok(Frame::Put(head)) = Frame::decode(&buffer) {
-            let _ = SHARED.store.delete(head.key);
+            let _ = SERVED.store.delete(head.key);
         }
     }
 }

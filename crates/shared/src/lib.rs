@@ -34,11 +34,15 @@ mod connection;
 mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod kind;
+mod served;
 mod server;
 mod session;
 mod wire;
 
 pub use client::{Client, Incoming, Listing, Outgoing};
-pub use error::{Error, Kind, Result};
-pub use server::{Limits, Server, Socket, serve};
+pub use error::{Error, Result};
+pub use kind::Kind;
+pub use served::Limits;
+pub use server::{Server, Socket, serve};
 pub use wire::{Entry, Head, VERSION};

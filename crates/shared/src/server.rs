@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -24,41 +24,11 @@ use parking_lot::{Condvar, Mutex};
 use picaflor::Store;
 use rustix::process::Uid;
 
-use crate::{session, wire::welcome};
-
-/// What clients may take.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Limits {
-    /// Most connections at one time; each has a thread and some 200 KiB, and while it puts, a part of the store's
-    /// memory: of a large object a cluster. Default 256.
-    pub connections: usize,
-    /// How long a client may take to send the rest of a frame or of an object, or to take what it asked for, without a
-    /// byte moving. One that asks for nothing may be silent for ever. Default 30 s.
-    pub patience: Duration,
-    /// How long [`Server::stop`] waits for answers that are under way. Default 10 s.
-    pub drain: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { connections: 256, patience: Duration::from_secs(30), drain: Duration::from_secs(10) }
-    }
-}
-
-impl Limits {
-    /// Sets the most connections at one time.
-    pub fn connections(mut self, most: usize) -> Self {
-        self.connections = most;
-        self
-    }
-
-    /// Sets how long a client may stand still.
-    pub fn patience(mut self, time: Duration) -> Self {
-        self.patience = time;
-        self
-    }
-}
+use crate::{
+    served::{Limits, Served},
+    session,
+    wire::welcome,
+};
 
 /// A server that runs; dropped, it stops as [`Server::stop`] does.
 pub struct Server {
@@ -67,23 +37,19 @@ pub struct Server {
     acceptor: Option<JoinHandle<()>>,
 }
 
-pub(crate) struct Shared {
-    pub(crate) store: Store,
-    pub(crate) limits: Limits,
+struct Shared {
+    served: Served,
     listener: UnixListener,
-    pub(crate) stopping: AtomicBool,
     sessions: Mutex<HashMap<u64, Arc<UnixStream>>>,
     ended: Condvar,
     next: AtomicU64,
 }
 
 impl Shared {
-    pub(crate) fn new(store: Store, limits: Limits, listener: UnixListener) -> Self {
+    fn new(store: Store, limits: Limits, listener: UnixListener) -> Self {
         Self {
-            store,
-            limits,
+            served: Served::new(store, limits),
             listener,
-            stopping: AtomicBool::new(false),
             sessions: Mutex::default(),
             ended: Condvar::new(),
             next: AtomicU64::new(0),
@@ -164,7 +130,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
 }
 
 fn accept(shared: &Arc<Shared>) {
-    while !shared.stopping.load(Relaxed) {
+    while !shared.served.stopping.load(Relaxed) {
         match shared.listener.accept() {
             Ok((stream, _)) => admit(shared, stream),
             // Out of descriptors, or the peer has gone again: others may have better luck in a moment.
@@ -181,7 +147,7 @@ fn admit(shared: &Arc<Shared>, stream: UnixStream) {
     } else {
         let mut sessions = shared.sessions.lock();
         // A stop that began meanwhile has looked at the map already, or sees this one.
-        if sessions.len() >= shared.limits.connections || shared.stopping.load(Relaxed) {
+        if sessions.len() >= shared.served.limits.connections || shared.served.stopping.load(Relaxed) {
             welcome::TOO_MANY
         } else {
             sessions.insert(number, Arc::clone(&stream));
@@ -195,7 +161,7 @@ fn admit(shared: &Arc<Shared>, stream: UnixStream) {
     let spawned = thread::Builder::new().name(format!("picaflor-share-{number}")).spawn(move || {
         // Also when the session panics: its place is free again, and nobody else is touched.
         let _place = Place { shared: &serving, number };
-        session::run(&serving, &stream);
+        session::run(&serving.served, &stream);
     });
     if spawned.is_err() {
         drop(Place { shared, number });
@@ -244,12 +210,12 @@ impl Server {
 
     fn end(&mut self) {
         let Some(acceptor) = self.acceptor.take() else { return };
-        self.shared.stopping.store(true, Relaxed);
+        self.shared.served.stopping.store(true, Relaxed);
         // Accepting then fails at once, and so does connecting.
         let _ = rustix::net::shutdown(&self.shared.listener, rustix::net::Shutdown::Read);
         let _ = acceptor.join();
         let _ = fs::remove_file(&self.path);
-        let deadline = Instant::now() + self.shared.limits.drain;
+        let deadline = Instant::now() + self.shared.served.limits.drain;
         let mut sessions = self.shared.sessions.lock();
         for stream in sessions.values() {
             // Whoever waits for a request reads the end; whoever writes an answer goes on.

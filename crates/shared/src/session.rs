@@ -14,8 +14,8 @@ use bytes::Bytes;
 use picaflor::{PutOptions, PutStream};
 
 use crate::{
-    error::Kind,
-    server::Shared,
+    kind::Kind,
+    served::Served,
     wire::{self, DATA_MAX, FRAME_MAX, Frame, HELLO, Head, PutHead, VERSION, welcome},
 };
 
@@ -34,13 +34,13 @@ fn answer(welcome: u8) -> [u8; HELLO + 1] {
 }
 
 /// Serves a connection until one side has enough.
-pub(crate) fn run(shared: &Shared, stream: &UnixStream) {
-    let patience = Some(shared.limits.patience.max(Duration::from_millis(1)));
+pub(crate) fn run(served: &Served, stream: &UnixStream) {
+    let patience = Some(served.limits.patience.max(Duration::from_millis(1)));
     if stream.set_read_timeout(patience).and(stream.set_write_timeout(patience)).is_err() {
         return;
     }
     let mut session = Session {
-        shared,
+        served,
         input: BufReader::with_capacity(DATA_MAX, stream),
         stream,
         out: Vec::new(),
@@ -51,7 +51,7 @@ pub(crate) fn run(shared: &Shared, stream: &UnixStream) {
 }
 
 struct Session<'a> {
-    shared: &'a Shared,
+    served: &'a Served,
     input: BufReader<&'a UnixStream>,
     stream: &'a UnixStream,
     /// What is to be written.
@@ -89,9 +89,9 @@ impl Session<'_> {
     fn wait(&mut self) -> io::Result<bool> {
         loop {
             match self.input.fill_buf() {
-                Ok(bytes) => return Ok(!bytes.is_empty() && !self.shared.stopping.load(Relaxed)),
+                Ok(bytes) => return Ok(!bytes.is_empty() && !self.served.stopping.load(Relaxed)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if is_timeout(&error) && !self.shared.stopping.load(Relaxed) => {}
+                Err(error) if is_timeout(&error) && !self.served.stopping.load(Relaxed) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -116,7 +116,7 @@ impl Session<'_> {
 
     /// Requests of one frame with answers of one frame.
     fn small(&mut self, request: &Frame<'_>) -> io::Result<()> {
-        let store = &self.shared.store;
+        let store = &self.served.store;
         let done = |()| Frame::Done;
         let answered = match *request {
             Frame::Delete(key) => store.delete(key).map(Frame::Answer),
@@ -146,7 +146,7 @@ impl Session<'_> {
     }
 
     fn get(&mut self, key: &[u8], from: u64, to: u64) -> io::Result<()> {
-        let object = match self.shared.store.get(key) {
+        let object = match self.served.store.get(key) {
             Ok(Some(object)) => object,
             Ok(None) => {
                 Frame::Answer(false).encode(&mut self.out);
@@ -199,7 +199,7 @@ impl Session<'_> {
             .bypass_memory(head.bypass_memory)
             .no_wait(head.no_wait);
         // After a failure the rest of the body is read and forgotten, and the failure is the answer at its end.
-        let mut put = self.shared.store.put_stream(head.key, head.len, options);
+        let mut put = self.served.store.put_stream(head.key, head.len, options);
         loop {
             wire::read(&mut self.input, &mut self.frame)?;
             match Frame::decode(&self.frame).map_err(bad)? {
@@ -221,7 +221,7 @@ impl Session<'_> {
     }
 
     fn keys(&mut self) -> io::Result<()> {
-        let mut keys = self.shared.store.keys();
+        let mut keys = self.served.store.keys();
         for entry in keys.by_ref() {
             let entry = wire::Entry {
                 key: entry.key.to_vec(),

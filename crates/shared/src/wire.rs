@@ -24,7 +24,7 @@ use std::io::{self, Read};
 
 use picaflor::{Expiry, Priority};
 
-use crate::error::Kind;
+use crate::kind::Kind;
 
 /// Version of the protocol; both sides have the same.
 pub const VERSION: u32 = 1;

@@ -41,13 +41,15 @@ pub enum Sabotage {
     CheckIsBlind,
     /// The audit calls damaged what is not.
     CheckCriesWolf,
+    /// Some pinned records are acknowledged and not set.
+    ForgetPin,
     /// What is there is let pass as missing, for a reason that holds now and then.
     OveruseExcuse,
 }
 
 impl Sabotage {
     /// All that a harness must notice.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::ForgetDelete,
         Self::DeleteAnother,
         Self::ForgetReplacing,
@@ -60,6 +62,7 @@ impl Sabotage {
         Self::OverrunJournal,
         Self::CheckIsBlind,
         Self::CheckCriesWolf,
+        Self::ForgetPin,
         Self::OveruseExcuse,
     ];
 
@@ -70,6 +73,7 @@ impl Sabotage {
         match self {
             Self::OverrunJournal => plan.takes_several(),
             Self::CheckIsBlind => !plan.hides_damage(),
+            Self::ForgetPin => plan.has_pins(),
             _ => true,
         }
     }

@@ -45,12 +45,12 @@ impl Run<'_> {
             // Behind the oracle's back.
             let _ = store.delete(&self.plan.keys[key]);
         }
-        let answer = store.get(&self.plan.keys[key]);
-        self.judge(key, answer)
+        let (began, answer) = (self.now(), store.get(&self.plan.keys[key]));
+        self.judge(key, answer, began)
     }
 
-    /// Judges the answer to a get.
-    pub(crate) fn judge(&mut self, key: usize, answer: Result<Option<Object>>) -> Outcome {
+    /// Judges the answer to a get that began at this time: what expires while the device is waited for may be there.
+    pub(crate) fn judge(&mut self, key: usize, answer: Result<Option<Object>>, began: u64) -> Outcome {
         self.tally.gets += 1;
         let now = self.now();
         let due = self.due(key, now);
@@ -69,7 +69,7 @@ impl Run<'_> {
         };
         self.note_departures();
         match seen.map(|seen| self.distort(key, seen)) {
-            Ok(Some(seen)) => self.judge_object(key, seen, now),
+            Ok(Some(seen)) => self.judge_object(key, seen, began),
             Ok(None) => match self.due(key, now) {
                 Due::Must if due == Due::Must => self.missing(key, "nothing".into()),
                 now_due => {
@@ -87,7 +87,7 @@ impl Run<'_> {
         }
     }
 
-    fn judge_object(&mut self, key: usize, mut seen: Seen, now: u64) -> Outcome {
+    fn judge_object(&mut self, key: usize, mut seen: Seen, began: u64) -> Outcome {
         self.tally.hits += 1;
         self.oracle.found(key);
         match self.sabotage {
@@ -102,8 +102,8 @@ impl Run<'_> {
         }
         let expected = self.oracle.expected(key);
         let verdict = match self.looking {
-            Some(Weight::Glance) => self.oracle.glanced(key, &seen, now),
-            _ => self.oracle.saw(key, &seen, now),
+            Some(Weight::Glance) => self.oracle.glanced(key, &seen, began),
+            _ => self.oracle.saw(key, &seen, began),
         };
         match (verdict, self.stale_excuse()) {
             (Verdict::Right, _) => Ok(()),
@@ -224,7 +224,7 @@ impl Run<'_> {
     /// A part of a body must be that part of some version that the whole body shows as well.
     pub(crate) fn range(&mut self, key: usize, from: u64, len: u64) -> Outcome {
         let Some(store) = self.store.clone() else { return Ok(()) };
-        let answer = store.get(&self.plan.keys[key]);
+        let (began, answer) = (self.now(), store.get(&self.plan.keys[key]));
         if let Ok(Some(object)) = &answer {
             let part: Result<Vec<_>> = object.chunks(from..from + len).collect();
             if let (Ok(part), Ok(all)) = (part, object.body()) {
@@ -235,7 +235,7 @@ impl Run<'_> {
                 }
             }
         }
-        self.judge(key, answer)
+        self.judge(key, answer, began)
     }
 
     /// Whether a get must bring something: always in a store on an honest device, in a cache unless the object

@@ -26,6 +26,7 @@ mod folder;
 mod judge;
 mod look;
 mod oracle;
+mod pins;
 mod plan;
 mod plug;
 mod report;

@@ -79,6 +79,7 @@ impl Run<'_> {
     /// not be misled by what gets have brought into memory.
     fn judge_look(&mut self) -> Outcome {
         self.judge_audit("")?;
+        self.judge_pins(false)?;
         let hits = self.tally.hits;
         for key in 0..self.plan.keys.len() {
             self.get(key)?;

@@ -223,6 +223,11 @@ impl Plan {
         (self.preset == GROUPS).then_some(16 << 10)
     }
 
+    /// Whether the row has pinned records.
+    pub(crate) fn has_pins(&self) -> bool {
+        [DEFAULT, "hummingbird", GROUPS].contains(&self.preset)
+    }
+
     /// Whether the row does not keep what groups were told.
     pub(crate) fn forgets_groups(&self) -> bool {
         self.has_files() || self.preset == SCANNED

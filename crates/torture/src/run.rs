@@ -48,6 +48,7 @@ pub(crate) struct Run<'a> {
     pub(crate) oracle: Oracle,
     pub(crate) left: Arc<Mutex<Departures>>,
     pub(crate) groups: crate::verbs::GroupBounds,
+    pub(crate) pins: crate::pins::PinBounds,
     /// Decides what happens between lives.
     pub(crate) dice: Dice,
     pub(crate) tally: Tally,
@@ -128,6 +129,7 @@ impl<'a> Run<'a> {
             oracle: Oracle::new(plan.keys.len()),
             left: Arc::default(),
             groups: Default::default(),
+            pins: Default::default(),
             dice: Dice::new(plan.seed, 3),
             tally: Tally::default(),
             whims: Whims::none(plan),
@@ -191,6 +193,7 @@ impl<'a> Run<'a> {
         self.reopen(None)?;
         self.sweep()?;
         self.check_receipt()?;
+        self.judge_pins(true)?;
         self.check_unused_bytes()?;
         Ok(())
     }

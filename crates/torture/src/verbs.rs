@@ -87,6 +87,7 @@ impl Run<'_> {
             Op::Priority { group, priority } => self.priority(group, priority),
             Op::Interval { group, millis } => self.interval(group, millis),
             Op::Page { group, bytes } => self.page(group, bytes),
+            Op::Pin { name, id } => self.pin(name, id),
             Op::Flush => self.flush(),
             Op::Step(count) => self.step(count),
             Op::Advance { millis } => {
@@ -346,7 +347,7 @@ impl Run<'_> {
     }
 
     fn fetch(&mut self, draft: Draft) -> Outcome {
-        let value = self.value_of(&draft);
+        let (value, began) = (self.value_of(&draft), self.now());
         let options = self.put_options(&draft);
         let Some(store) = self.store.clone() else { return Ok(()) };
         let puts = store.stats().counts.puts;
@@ -358,12 +359,12 @@ impl Run<'_> {
         let was_put = store.stats().counts.puts > puts;
         if !asked.get() {
             return match result {
-                Ok(object) => self.judge(draft.key, Ok(Some(object))),
-                Err(FetchError::Store(error)) => self.judge(draft.key, Err(error)),
+                Ok(object) => self.judge(draft.key, Ok(Some(object)), began),
+                Err(FetchError::Store(error)) => self.judge(draft.key, Err(error), began),
                 Err(error) => Err(self.violation("a fetch that nobody asked for", error.to_string())),
             };
         }
-        self.judge(draft.key, Ok(None))?;
+        self.judge(draft.key, Ok(None), began)?;
         self.note_departures();
         if was_put || !self.plan.is_honest() || self.has_crashed() {
             self.oracle.happened(draft.key, Some(value), was_put);
@@ -417,9 +418,10 @@ impl Run<'_> {
 
     fn try_get(&mut self, key: usize) -> Outcome {
         let Some(store) = &self.store else { return Ok(()) };
+        let began = self.now();
         match store.try_get(&self.plan.keys[key]) {
-            TryGet::Hit(object) => self.judge(key, Ok(Some(object))),
-            TryGet::Absent(_) => self.judge(key, Ok(None)),
+            TryGet::Hit(object) => self.judge(key, Ok(Some(object)), began),
+            TryGet::Absent(_) => self.judge(key, Ok(None), began),
             TryGet::OnDevice => Ok(()),
         }
     }

@@ -1,7 +1,7 @@
 //! The operations of a run, all of them drawn before it begins, so that a failing run can be replayed with
 //! some of them left out.
 
-use crate::{churn, dice::Dice, plan::Plan};
+use crate::{churn, dice::Dice, pins::NAMES, plan::Plan};
 
 /// An object that an operation is to put. Its body, metadata and length follow from `id` alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +81,8 @@ pub enum Op {
     Interval { group: u32, millis: u64 },
     /// Divide the clusters of a group into pages of so many bytes.
     Page { group: u32, bytes: u32 },
+    /// Pin a record with the value of this number, or take it out.
+    Pin { name: usize, id: Option<u64> },
     /// Make everything durable.
     Flush,
     /// Let the daemons do so many steps.
@@ -201,6 +203,10 @@ pub fn operations(plan: &Plan) -> Vec<Op> {
     let mut pages = Dice::new(plan.seed, 5);
     let divides = plan.least_page().is_some() && pages.percent(80);
     let divided = (1..=GROUPS as u32).filter_map(|group| page(plan, group, &mut pages)).filter(|_| divides);
+    let mut pins = Dice::new(plan.seed, 6);
+    if pins.percent(40) {
+        operations = with_pins(operations, &mut pins);
+    }
     let all = divided.chain(operations).collect();
     if plan.extended { churn::further(plan, all) } else { all }
 }
@@ -216,6 +222,20 @@ fn perhaps_many(op: Op, plan: &Plan, dice: &mut Dice) -> Op {
         Op::Delete(key) if dice.percent(40) => Op::DeleteMany { key, count, stride },
         op => op,
     }
+}
+
+/// Between the operations, records are pinned and taken out.
+fn with_pins(operations: Vec<Op>, dice: &mut Dice) -> Vec<Op> {
+    let often = dice.between(1, 20);
+    let mut all = Vec::with_capacity(operations.len() * 5 / 4);
+    for op in operations {
+        if dice.percent(often) {
+            let id = dice.percent(75).then_some(all.len() as u64 + 1);
+            all.push(Op::Pin { name: dice.below(NAMES as u64) as usize, id });
+        }
+        all.push(op);
+    }
+    all
 }
 
 /// Another size of page for a group, where there are pages.

@@ -1,10 +1,10 @@
 //! `picaflor completions SHELL`: a script that makes a shell complete our command line.
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
 use super::Failure;
-use crate::{Cli, output::Output};
+use crate::output::Output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,9 +24,10 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    pub(crate) fn run(self) -> Result<(), Failure> {
+    /// Prints the script for this command line.
+    pub(crate) fn run(self, mut of: Command) -> Result<(), Failure> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "picaflor", &mut script);
+        clap_complete::generate(self.shell, &mut of, "picaflor", &mut script);
         let mut out = Output::new();
         out.bytes(&script)?;
         out.flush()

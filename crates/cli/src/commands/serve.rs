@@ -47,6 +47,8 @@ Examples:
       curl -H \"Authorization: Bearer $(cat picaflor.store.token)\" http://127.0.0.1:3129/stats
       curl -H \"Authorization: Bearer $(cat picaflor.store.token)\" -X POST \\
            'http://127.0.0.1:3129/purge?url=http://example.com/'
+  or prefix=, pattern=, host=, tag=, group=…&host=, all=1, each with soft=1& before it: stale, not gone.
+  Clients of the networks in purge.clients of the configuration: curl -X PURGE http://example.com/
 
 Crashes:
   --durability says what a crash may cost of what was stored: none (no bound), every-put (nothing),
@@ -58,7 +60,7 @@ Signals:
   TERM, INT  stop: no new connections, requests in progress finish (limits.drain), the store writes
              its checkpoint; a second one exits at once, which costs what a crash costs
   USR1       open the access log anew, after rotation
-  HUP        read certificates and keys anew; connections go on. Other changes of the configuration
+  HUP        read certificates, keys and rules anew; connections go on. Other changes of the configuration
              are refused by name: a restart takes them, and is warm at once";
 
 /// Runs the caching proxy: reverse for the origins given, or forward for this machine

@@ -19,7 +19,8 @@ fn origin() -> Origin {
         let body = format!("{} ", asked.fetch_add(1, SeqCst)).into_bytes();
         let path = head.split(' ').nth(1).unwrap_or_default();
         let vary = if path.starts_with("/vary") { "\nvary: accept-language" } else { "" };
-        let fields = format!("cache-control: max-age=31536000{vary}");
+        let tag = if path == "/kept" { "keep" } else { "go" };
+        let fields = format!("cache-control: max-age=31536000{vary}\ncache-tag: {tag}");
         let len = if path.starts_with("/large") { rest.len() } else { 1000 };
         ok(&fields, &[&body, &rest[..len]].concat())
     })
@@ -73,6 +74,70 @@ fn what_is_purged_stays_away_in_every_preset() {
     for preset in picaflor_literature::presets() {
         purged_and_killed(&["--capacity", "128MiB", "--durability", "none", "--preset", preset]);
     }
+}
+
+#[test]
+fn purges_of_every_kind_hold_after_a_kill_and_so_does_everything_else() {
+    for purge in [
+        "tag=go",
+        "pattern=*/small",
+        "prefix=http://test.example/l",
+        "soft=1&tag=go",
+        "host=test.example",
+        "host=other.example",
+        "all=1",
+    ] {
+        let (folder, origin) = (tempfile::tempdir().unwrap(), origin());
+        let more = ["--capacity", "128MiB", "--durability", "none"];
+        let serve = stored(folder.path(), &origin, &more);
+        assert_eq!(hits(&serve), [true; 5], "{purge}");
+        let (head, body) = serve.admin("POST", &format!("/purge?{purge}"));
+        assert!(head.starts_with("HTTP/1.1 200"), "{purge}: {head}{body}");
+        serve.kill();
+        let serve = Serve::start(folder.path(), origin.address, &more);
+        let expected = match purge {
+            "pattern=*/small" => [false, true, true, true, true],
+            "prefix=http://test.example/l" => [true, false, true, true, true],
+            "host=other.example" => [true; 5],
+            "host=test.example" | "all=1" => [false; 5],
+            _ => [false, false, false, false, true],
+        };
+        assert_eq!(hits(&serve), expected, "{purge}");
+        // What is fetched after it is not purged by it, also in the next life.
+        serve.settle();
+        serve.stop();
+        let serve = Serve::start(folder.path(), origin.address, &more);
+        assert_eq!(hits(&serve), [true; 5], "{purge}");
+    }
+}
+
+#[test]
+fn a_purge_that_meets_a_fetch_holds_after_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Arc::new((std::sync::Mutex::new(false), std::sync::Condvar::new()));
+    let opened = gate.clone();
+    let origin = Origin::start(move |_| {
+        let (is_open, more) = &*opened;
+        drop(more.wait_while(is_open.lock().unwrap(), |is_open| !*is_open).unwrap());
+        ok("cache-control: max-age=31536000", b"body")
+    });
+    let more = ["--capacity", "128MiB", "--durability", "every-put"];
+    let serve = Serve::start(folder.path(), origin.address, &more);
+    std::thread::scope(|scope| {
+        let fetch = scope.spawn(|| serve.get("/small"));
+        while origin.heads_begun() == 0 {
+            std::thread::yield_now();
+        }
+        assert!(serve.purge("/small").starts_with("HTTP/1.1 200"));
+        *gate.0.lock().unwrap() = true;
+        gate.1.notify_all();
+        assert!(fetch.join().unwrap().0.starts_with("HTTP/1.1 200"));
+    });
+    serve.kill();
+    let serve = Serve::start(folder.path(), origin.address, &more);
+    assert!(!is_hit(&serve.get("/small").0));
+    serve.settle();
+    assert!(is_hit(&serve.get("/small").0));
 }
 
 #[test]

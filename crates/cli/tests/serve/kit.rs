@@ -7,7 +7,7 @@ use std::{
     process::{Child, Command, Output, Stdio},
     sync::{
         Arc, Condvar, Mutex,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     thread::JoinHandle,
     time::Duration,
@@ -20,6 +20,7 @@ const LAST: &[u8] = b"connection: close\r\n";
 pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
+    begun: Arc<AtomicUsize>,
     gone: Arc<AtomicBool>,
     listening: Option<JoinHandle<()>>,
 }
@@ -30,12 +31,14 @@ impl Origin {
         let address = listener.local_addr().unwrap();
         let (heads, gone, answer) = (Arc::<Mutex<Vec<_>>>::default(), Arc::<AtomicBool>::default(), Arc::new(answer));
         let (seen, ends) = (heads.clone(), gone.clone());
+        let begun = Arc::<AtomicUsize>::default();
+        let begins = begun.clone();
         let listening = std::thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
                 if ends.load(SeqCst) {
                     return;
                 }
-                let (answer, seen, ends) = (answer.clone(), seen.clone(), ends.clone());
+                let (answer, seen, ends, begins) = (answer.clone(), seen.clone(), ends.clone(), begins.clone());
                 std::thread::spawn(move || {
                     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
                     let mut head = String::new();
@@ -45,6 +48,7 @@ impl Origin {
                             head.push('\n');
                             continue;
                         }
+                        begins.fetch_add(1, SeqCst);
                         let reply = if ends.load(SeqCst) { Vec::new() } else { answer(&head) };
                         seen.lock().unwrap().push(std::mem::take(&mut head));
                         let is_last = reply.is_empty() || reply.windows(LAST.len()).take(1000).any(|at| at == LAST);
@@ -55,12 +59,17 @@ impl Origin {
                 });
             }
         });
-        Self { address, heads, gone, listening: Some(listening) }
+        Self { address, heads, begun, gone, listening: Some(listening) }
     }
 
     /// The heads of all requests so far, in small letters.
     pub(crate) fn heads(&self) -> Vec<String> {
         self.heads.lock().unwrap().clone()
+    }
+
+    /// Requests so far, those that wait for their answer included.
+    pub(crate) fn heads_begun(&self) -> usize {
+        self.begun.load(SeqCst)
     }
 
     /// From now on nobody listens there.

@@ -15,9 +15,7 @@ use picaflor_format::{
     zone::{BEGINNING, Map, SUPERBLOCKS},
 };
 
-use crate::{
-    Error, Mode, Result, in_place::files::SUPERBLOCKS as SUPERBLOCKS_OF_FILES, recovery::superblock::lost_superblocks,
-};
+use crate::{Error, Mode, Result, recovery::folder, recovery::superblock::lost_superblocks};
 
 /// What [`inspect`] found.
 #[derive(Debug, Clone)]
@@ -118,10 +116,10 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection> {
     }
 }
 
-/// The same of a folder with a file for each object, which has no length to be cut to.
+/// The same of a folder, which has no length to be cut to.
 fn read_folder(path: &Path) -> io::Result<(Vec<u8>, u64)> {
     let mut bytes = Vec::with_capacity(2 * BLOCK);
-    for (at, name) in SUPERBLOCKS_OF_FILES.iter().enumerate() {
+    for (at, name) in folder::SUPERBLOCKS.iter().enumerate() {
         match std::fs::read(path.join(name)) {
             Ok(block) => bytes.extend_from_slice(&block),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

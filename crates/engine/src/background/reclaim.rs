@@ -25,6 +25,7 @@ use crate::{
     Departure, Error, Mode, Result,
     background::eviction::Occupant,
     background::survivors::Survivors,
+    base::blocked::PATIENCE,
     base::frame::Draft,
     base::policy::Eviction,
     base::stats::add,
@@ -33,7 +34,6 @@ use crate::{
     read::parts::Parts,
     space::{SPARE, State, Victim},
     write::append::Appender,
-    write::blocked::PATIENCE,
     write::flush::Committer,
 };
 

@@ -1,5 +1,5 @@
-//! Room for what is put and for what is told: clusters are emptied, objects leave in place, checkpoints free pages of
-//! the journal. Emptying and checkpoints need each other, and meet here: neither calls the other.
+//! Room for what is put and for what is told: clusters are emptied, or objects leave their places, and checkpoints free
+//! pages of the journal. Emptying and checkpoints need each other, and meet here: neither calls the other.
 //!
 //! Lock order: the reclaimer's turn → the checkpointer's state → the writer's turn. A checkpoint for which clusters are
 //! to be emptied only tries the turn: its holder may be waiting for that checkpoint.
@@ -13,37 +13,33 @@ use std::{
 use crate::{
     Daemons, Error, Mode, Result,
     background::reclaim::{Reclaimed, Reclaimer},
+    base::places::RoomEnv,
     base::policy::Eviction,
-    in_place::placing::Placing,
     log::checkpoint::Checkpointer,
     read::parts::Parts,
     space::Victim,
     write::flush::Committer,
 };
 
-/// Part of all slots that may wait for a commit.
-const LEAVING: u32 = 64;
-
 pub(crate) struct Room {
     parts: Parts,
     pub(crate) committer: Arc<Committer>,
     pub(crate) checkpointer: Arc<Checkpointer>,
     pub(crate) reclaimer: Reclaimer,
-    pub(crate) placing: Option<Arc<Placing>>,
 }
 
 impl Room {
-    pub(crate) fn new(parts: &Parts, reclaimer: Reclaimer, placing: Option<&Arc<Placing>>) -> Self {
+    pub(crate) fn new(parts: &Parts, reclaimer: Reclaimer) -> Self {
         let checkpointer = Arc::clone(&reclaimer.checkpointer);
         let committer = Arc::clone(&checkpointer.committer);
-        Self { parts: parts.clone(), committer, checkpointer, reclaimer, placing: placing.cloned() }
+        Self { parts: parts.clone(), committer, checkpointer, reclaimer }
     }
 
     /// One step of the reclaimer: empties a cluster if clean space runs low. Returns whether it did
     /// anything. A store compacts only when a put finds no room.
     pub(crate) fn reclaim_step(&self) -> Result<bool> {
-        if let Some(placing) = &self.placing {
-            return self.step_in_place(placing);
+        if let Some(places) = &self.parts.catalog.places {
+            return places.step(&self.parts, self);
         }
         let shared = &self.parts.shared;
         let index_high = shared.index_is_above(7) && self.parts.catalog.is_loaded();
@@ -105,13 +101,13 @@ impl Room {
 
     /// Makes a cluster free, by whatever it takes. False if nothing would.
     pub(crate) fn make_space(&self) -> Result<bool> {
-        if self.parts.catalog.in_place.is_none() && self.parts.shared.eviction().keeps_all() {
+        if self.parts.catalog.places.is_none() && self.parts.shared.eviction().keeps_all() {
             return self.reclaimer.make_space_in_store();
         }
         let _turn = self.reclaimer.state.turn.lock();
         self.parts.frames.drop_released();
-        if let Some(placing) = &self.placing {
-            return self.make_room_in_place(placing);
+        if let Some(places) = &self.parts.catalog.places {
+            return places.make_room(&self.parts, self);
         }
         let before = self.parts.space.available();
         // A few checkpoints make young clusters old enough to be victims: one that seals slow buffers, and two
@@ -163,7 +159,7 @@ impl Room {
     /// objects lie in clusters, whether the directory of one, two thirds of it for the parts, would not fit in its own.
     pub(crate) fn checkpoints_are_above(&self, eighths: u64) -> bool {
         let parts = || u64::from(self.parts.residents.checkpoint_clusters());
-        match self.parts.catalog.in_place {
+        match self.parts.catalog.places {
             Some(_) => 3 * parts() * 8 > u64::from(self.parts.space.count()) * eighths,
             None => {
                 let room = self.parts.medium.cluster_len() as u64;
@@ -172,42 +168,6 @@ impl Room {
                     && parts() * 12 * 3 / 2 * 8 > room * eighths
             }
         }
-    }
-
-    /// One step of the reclaimer in place.
-    pub(crate) fn step_in_place(&self, placing: &Placing) -> Result<bool> {
-        if self.parts.shared.options.mode == Mode::Store {
-            return Ok(false);
-        }
-        let ahead = placing.slots_ahead();
-        let (free, leaving, _) = placing.in_place.extents.slots();
-        let stuck = placing.in_place.extents.wanted() > 0;
-        if !stuck && !self.is_crowded(7) && free + leaving >= ahead {
-            // One commit frees many slots, so it waits for them, or for one that is made anyway.
-            let much = u64::from((placing.in_place.extents.count() / LEAVING).max(16));
-            let due = leaving > 0 && (free < ahead / 2 || leaving > much);
-            if due {
-                self.commit_now()?;
-            }
-            return Ok(due);
-        }
-        if stuck { self.make_room_in_place(placing) } else { Ok(placing.evict_lru(ahead / 2) > 0) }
-    }
-
-    /// Makes slots free, by whatever it takes. False if nothing would.
-    pub(crate) fn make_room_in_place(&self, placing: &Placing) -> Result<bool> {
-        let (free, leaving, _) = placing.in_place.extents.slots();
-        if leaving == 0 && self.parts.shared.options.mode == Mode::Cache {
-            let wanted = u64::from(placing.in_place.extents.wanted());
-            placing.evict_lru(wanted.max(placing.slots_ahead() / 2));
-        }
-        let (free_now, leaving, _) = placing.in_place.extents.slots();
-        if leaving == 0 && !placing.in_place.extents.has_promised() {
-            // Files of which no durability is asked are gone at once.
-            return Ok(free_now > free);
-        }
-        self.commit_now()?;
-        Ok(placing.in_place.extents.slots().0 > free)
     }
 
     /// One slice of the checkpointer's work. Returns whether it did anything.
@@ -270,5 +230,15 @@ impl Room {
             self.commit_now()?;
         }
         Ok(due)
+    }
+}
+
+impl RoomEnv for Room {
+    fn is_crowded(&self) -> bool {
+        self.is_crowded(7)
+    }
+
+    fn commit_now(&self) -> Result<()> {
+        self.commit_now()
     }
 }

@@ -9,19 +9,17 @@ use std::sync::{
 };
 
 use parking_lot::Mutex;
-use picaflor_common::KeyHash;
 use picaflor_format::{
     BLOCK,
     frame::{GRAIN, Header, Kind},
 };
 
 use crate::{
-    Departure, Error, Mode,
+    Departure, Mode,
     base::frame::Frame,
     base::group::Priority,
     base::policy::Reopening,
     base::stats::add,
-    in_place::place::InPlace,
     index::{IndexEntry, Location},
     log::known::Known,
     read::parts::Parts,
@@ -32,7 +30,7 @@ pub(crate) struct Scrubber {
     parts: Parts,
     /// What the opening knew.
     pub(crate) known: Known,
-    pub(crate) scrub: Scrub,
+    scrub: Scrub,
 }
 
 /// How far the scrubber has come.
@@ -72,11 +70,10 @@ impl Scrubber {
     /// Whether an entry may still lead to what left before a crash: until the scrubber has gone over everything, and as
     /// long as the store is only read.
     pub(crate) fn may_mislead(&self) -> bool {
-        self.known.crashed && (self.parts.shared.options.read_only || self.is_verifying())
+        self.known.may_mislead() && (self.parts.shared.options.read_only || self.is_verifying())
     }
 
-    pub(crate) fn new(parts: &Parts) -> Self {
-        let (known, scrub) = (Known::default(), Scrub::new(Vec::new(), false));
+    pub(crate) fn new(parts: &Parts, known: Known, scrub: Scrub) -> Self {
         Self { parts: parts.clone(), known, scrub }
     }
 
@@ -112,8 +109,11 @@ impl Scrubber {
         state.done = state.next >= self.parts.catalog.parts();
         let more = !state.done;
         drop(state);
-        match &self.parts.catalog.in_place {
-            Some(in_place) => self.verify_slice(in_place, cluster),
+        match &self.parts.catalog.places {
+            Some(places) => {
+                places.verify(&self.parts, cluster);
+                add(&self.parts.shared.counters.clusters_scrubbed, 1);
+            }
             None if cluster < self.parts.space.count() && self.parts.space.state(cluster).is_read() => {
                 self.verify_cluster(cluster);
             }
@@ -121,6 +121,7 @@ impl Scrubber {
         }
         if !more {
             self.scrub.verifying.store(false, Relaxed);
+            self.parts.log.is_settled.store(true, Relaxed);
         }
         more
     }
@@ -185,26 +186,6 @@ impl Scrubber {
         if header.kind != Kind::Chunk {
             self.parts.shared.note_departure(key, Departure::Damaged);
         }
-    }
-
-    /// In place: one object after the other, under its key's lock, so that nobody writes there meanwhile.
-    fn verify_slice(&self, in_place: &InPlace, slice: u32) {
-        for place in in_place.extents.slice(slice) {
-            let hash = place.hash as u64;
-            let _stripe = self.parts.shared.lock_key(hash);
-            let Some(entry) = self.parts.catalog.index.find(hash, InPlace::location(place.slot)) else { continue };
-            let gone = match self.parts.frames.read_placed(&place) {
-                Ok((header, frame)) => {
-                    let is_own = self.parts.medium.hasher.frame(header.kind, header.key(&frame)).0 == place.hash;
-                    !is_own || self.parts.frames.is_left_over(&header, &frame)
-                }
-                Err(error) => matches!(error, Error::Damaged { .. }),
-            };
-            if gone && self.parts.catalog.drop_entry(hash, entry) && !self.parts.shared.options.read_only {
-                self.parts.log.forget(KeyHash(place.hash), self.parts.shared.next_generation());
-            }
-        }
-        add(&self.parts.shared.counters.clusters_scrubbed, 1);
     }
 
     fn verify_cluster(&self, cluster: u32) {

@@ -8,12 +8,12 @@ use picaflor_format::frame::{self, ChunkKey, Header, Kind, Manifest};
 
 use crate::{
     Result,
+    base::blocked::{Blocked, Purpose},
     base::{frame::Draft, stats::add},
     index::IndexEntry,
     log::checkpoint::Checkpointer,
     read::parts::Parts,
     write::append::Appender,
-    write::blocked::{Blocked, Purpose},
     write::flush::Committer,
     write::placement::Class,
 };

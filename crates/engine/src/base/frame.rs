@@ -61,7 +61,8 @@ pub(crate) struct Brought {
 /// One verified frame in memory.
 pub struct Frame {
     pub(crate) hash: u64,
-    pub(crate) header: Header,
+    /// What it says of itself.
+    pub header: Header,
     bytes: Bytes,
     /// Bytes of memory that `bytes` keep from being freed.
     held: u32,
@@ -104,7 +105,8 @@ impl Frame {
         }
     }
 
-    pub(crate) fn key(&self) -> &[u8] {
+    /// The key.
+    pub fn key(&self) -> &[u8] {
         self.header.key(&self.bytes)
     }
 
@@ -117,7 +119,8 @@ impl Frame {
         self.bytes.clone()
     }
 
-    pub(crate) fn metadata(&self) -> &[u8] {
+    /// The metadata.
+    pub fn metadata(&self) -> &[u8] {
         &self.bytes[self.header.meta_start()..self.header.body_start()]
     }
 
@@ -127,7 +130,8 @@ impl Frame {
         start..start + self.header.body_len as usize
     }
 
-    pub(crate) fn body(&self) -> Bytes {
+    /// The body, without a copy.
+    pub fn body(&self) -> Bytes {
         self.bytes.slice(self.body_range())
     }
 

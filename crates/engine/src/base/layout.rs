@@ -1,5 +1,6 @@
-//! The seam: what a store asks of a layout that keeps an index of its own, in another crate. `picaflor-literature` is
-//! one: hash tables on blocks. The ring is not behind it: no call on its path is virtual.
+//! The upper seam: what a store asks of a layout that keeps an index of its own, in another crate.
+//! `picaflor-literature` has one: hash tables on blocks. The ring is not behind it: no call on its path is virtual. Nor
+//! are layouts that stand on our index and log (`places.rs`).
 //!
 //! The store does what does not depend on where objects lie: limits, expiry, admission, hashes, checksums, the lock of
 //! a key, generations, memory, pieces of large objects, counters, tasks, handles. A layout gets drafts, which it makes
@@ -17,7 +18,7 @@ use picaflor_format::{
 };
 
 use crate::{
-    CheckReport, Counts, Error, Result, VolumeReceipt, VolumeStats,
+    CheckReport, Counts, Departure, Error, Mode, Result, VolumeReceipt, VolumeStats,
     base::{
         frame::{Draft, Frame},
         policy::Placement,
@@ -193,8 +194,22 @@ pub trait Env: Send + Sync {
     fn placement(&self) -> Placement;
     /// What superblocks call that row.
     fn preset_number(&self) -> u32;
-    /// Bytes of key, metadata and body of the longest object that is put as one, to so many bytes of device.
-    fn payload_max(&self, room: u64) -> usize;
+    /// In which mode the store is.
+    fn mode(&self) -> Mode;
+    /// At how many places it lies.
+    fn places(&self) -> usize;
+    /// Open buffers of each place that were asked for.
+    fn open_buffers(&self) -> usize;
+    /// Whether nothing is made durable unasked.
+    fn is_careless(&self) -> bool;
+    /// Whether journal and checkpoints are what survives.
+    fn has_checkpoints(&self) -> bool;
+    /// Milliseconds since the Unix epoch.
+    fn now_millis(&self) -> u64;
+    /// A larger one than any before.
+    fn next_generation(&self) -> u64;
+    /// Those that are given out from now on are larger.
+    fn see_generation(&self, generation: u64);
 
     /// How many locks keys have: that of a key is its short hash modulo this.
     fn stripes(&self) -> usize;
@@ -213,6 +228,14 @@ pub trait Env: Send + Sync {
     fn give_memory(&self, bytes: u64);
     /// So many bytes the index takes now.
     fn set_index_bytes(&self, bytes: u64);
+    /// The tables of one volume took `before`, and take `now`.
+    fn change_index_bytes(&self, before: u64, now: u64);
+    /// Makes room in memory for so many bytes, which `take` adds to their account.
+    fn claim_memory(&self, bytes: u64, take: &mut dyn FnMut());
+    /// Objects leave memory until that is within its bounds.
+    fn shrink_memory(&self);
+    /// Whether memory has an object that was asked for since this was asked last.
+    fn was_used(&self, hash: u64) -> bool;
 
     /// A get is about to need the device: work in the background keeps out of its way.
     fn note_read(&self);
@@ -220,6 +243,10 @@ pub trait Env: Send + Sync {
     fn count_read(&self);
     /// Whether no get needed the device of late.
     fn is_quiet(&self) -> bool;
+    /// Whether somebody wants to hear which objects leave.
+    fn hears_departures(&self) -> bool;
+    /// Counts an object that left, and tells its key to who wants to hear; no key is that of a piece of one.
+    fn object_left(&self, key: &[u8], why: Departure);
 
     /// A group has these settings.
     fn restore_group(&self, group: Group);

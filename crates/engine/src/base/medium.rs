@@ -14,16 +14,21 @@ use crate::{
     base::stats::{Counters, add},
 };
 
-pub(crate) struct Medium {
+/// A volume's device, and how it is divided.
+pub struct Medium {
     pub(crate) number: usize,
     /// For messages: path or description.
-    pub(crate) place: String,
-    pub(crate) device: Arc<dyn Device>,
-    pub(crate) map: Map,
-    pub(crate) hasher: Hasher,
+    pub place: String,
+    /// All of it, superblocks included.
+    pub device: Arc<dyn Device>,
+    /// How it is divided.
+    pub map: Map,
+    /// The store's.
+    pub hasher: Hasher,
     /// The short identity of the store, as clusters and pages carry it.
     pub(crate) store_id: u64,
-    pub(crate) pool: BufPool,
+    /// Buffers for reads and writes.
+    pub pool: BufPool,
     pub(crate) counters: Arc<Counters>,
 }
 
@@ -42,7 +47,8 @@ impl Medium {
         self.map.cluster_of(grain * GRAIN as u64)
     }
 
-    pub(crate) fn io(&self, doing: &str, error: io::Error) -> Error {
+    /// What the device said, with its place.
+    pub fn io(&self, doing: &str, error: io::Error) -> Error {
         Error::io(format!("{}: {doing}", self.place), error)
     }
 
@@ -50,7 +56,7 @@ impl Medium {
     ///
     /// # Errors
     /// Those of the device.
-    pub(crate) fn read(&self, start: u64, buf: &mut [u8]) -> io::Result<()> {
+    pub fn read(&self, start: u64, buf: &mut [u8]) -> io::Result<()> {
         self.count_read(buf.len());
         self.device.read(start, buf)
     }
@@ -82,7 +88,8 @@ impl Medium {
         writes.iter().for_each(|(_, bytes)| self.count_write(bytes.len()));
     }
 
-    pub(crate) fn count_write(&self, len: usize) {
+    /// Counts a write of so many bytes that goes another way.
+    pub fn count_write(&self, len: usize) {
         add(&self.counters.device_writes, 1);
         add(&self.counters.device_written, len as u64);
     }
@@ -91,16 +98,21 @@ impl Medium {
     ///
     /// # Errors
     /// Those of the device.
-    pub(crate) fn sync(&self) -> io::Result<()> {
-        add(&self.counters.device_syncs, 1);
+    pub fn sync(&self) -> io::Result<()> {
+        self.count_sync();
         self.device.sync()
+    }
+
+    /// Counts a sync that goes another way.
+    pub fn count_sync(&self) {
+        add(&self.counters.device_syncs, 1);
     }
 
     /// Writes all of these and waits for them; a single one on this thread, without a hand-over.
     ///
     /// # Errors
     /// Those of the device.
-    pub(crate) fn write_all(&self, writes: Vec<(u64, Bytes)>) -> io::Result<()> {
+    pub fn write_all(&self, writes: Vec<(u64, Bytes)>) -> io::Result<()> {
         self.count_writes(&writes);
         if let [(offset, bytes)] = &writes[..] {
             return self.device.write(*offset, bytes);

@@ -1,12 +1,15 @@
 //! What every floor may name: options and presets with their answers, errors, counters, reports, frames, groups, on
-//! which device a key has its home, and the seam to layouts of other crates.
+//! which device a key has its home, and the two seams to layouts of other crates.
 
+pub(crate) mod blocked;
 pub(crate) mod error;
 pub(crate) mod frame;
 pub(crate) mod group;
 pub(crate) mod layout;
 pub(crate) mod medium;
 pub(crate) mod options;
+pub(crate) mod pinned;
+pub(crate) mod places;
 pub(crate) mod policy;
 pub(crate) mod preset;
 pub(crate) mod receipt;

@@ -14,6 +14,7 @@ use picaflor_format::superblock::Superblock;
 use crate::{
     Mode, Result,
     base::policy::ClusterAge,
+    base::policy::Departure,
     base::policy::PackOrder,
     base::policy::Persistence,
     base::policy::Reopening,
@@ -106,18 +107,6 @@ pub type Admission = Arc<dyn Fn(&[u8], Option<u64>) -> bool + Send + Sync>;
 
 /// Told of each object that leaves: its key and why.
 pub type EvictionListener = Arc<dyn Fn(&[u8], Departure) + Send + Sync>;
-
-/// Why an object left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Departure {
-    /// Its place was needed.
-    Evicted,
-    /// It was past its expiry when its place was needed. Until then it is a miss, and still takes room.
-    Expired,
-    /// Its bytes no longer verify.
-    Damaged,
-}
 
 /// How to open a store. Made from [`Options::new`], [`Options::on`] or [`Options::preset`] by setting what differs:
 ///
@@ -336,7 +325,7 @@ impl Options {
 
     /// Whether the preset keeps a file for each object, and so lies in a folder, real or given, not on a device.
     pub fn wants_folder(&self) -> bool {
-        matches!(self.preset.layout, LayoutKind::Files(_))
+        matches!(self.preset.layout, LayoutKind::Places(places) if places.in_folder)
     }
 
     /// Names of the presets of this crate, the default first.

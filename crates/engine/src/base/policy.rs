@@ -16,6 +16,18 @@ pub enum Mode {
     Store,
 }
 
+/// Why an object left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Departure {
+    /// Its place was needed.
+    Evicted,
+    /// It was past its expiry when its place was needed. Until then it is a miss, and still takes room.
+    Expired,
+    /// Its bytes no longer verify.
+    Damaged,
+}
+
 /// What survives: the answer to question 6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Persistence {

@@ -14,7 +14,7 @@ use crate::{
     base::policy::Reading,
     base::policy::Reopening,
     base::policy::Retention,
-    space::{LayoutKind, NextCluster, Tree},
+    space::{LayoutKind, NextCluster},
 };
 
 /// One row: a system of the literature, or ours.
@@ -93,42 +93,6 @@ const HUMMINGBIRD: Preset = Preset {
     persistence: Persistence::JournalAndCheckpoint,
 };
 
-/// Markatos et al. 1999, §3.4.
-const SIMPLE: Preset =
-    Preset { name: "simple", layout: LayoutKind::Files(Tree::One), persistence: Persistence::FileSystem, ..BUDDY };
-
-/// The same.
-const SQUID: Preset = Preset { name: "squid", layout: LayoutKind::Files(Tree::Rounds), ..SIMPLE };
-
-/// The same.
-const MULTIPLE_DIRS: Preset = Preset { name: "multiple-dirs", layout: LayoutKind::Files(Tree::Servers), ..SIMPLE };
-
-/// The same.
-const BUDDY: Preset = Preset {
-    name: "buddy",
-    placement: Placement::None,
-    layout: LayoutKind::Slots,
-    retention: Retention::Lru,
-    reading: Reading::Object,
-    eviction: Eviction::Lru,
-    persistence: Persistence::JournalAndCheckpoint,
-};
-
-/// The same: §3.4 has the choice between a checkpoint every few minutes and a scan.
-const BUDDY_SCAN: Preset = Preset { name: "buddy-scan", persistence: Persistence::Scan, ..BUDDY };
-
-/// The same, §3.5.
-const STREAM: Preset = Preset { name: "stream", layout: LayoutKind::NextFit, ..BUDDY };
-
-/// The same, §3.5.
-const STREAM_PACK: Preset = Preset { name: "stream-pack", layout: LayoutKind::Packets, ..BUDDY };
-
-/// The same, §3.6.
-const LAZY_READS: Preset = Preset { name: "lazy-reads", reading: Reading::Batch, ..STREAM_PACK };
-
-/// The same, §3.6.1.
-const LAZY_READS_LOC: Preset = Preset { name: "lazy-reads-loc", placement: Placement::PerServer, ..LAZY_READS };
-
 /// Ledlie 2000. A group's objects share pages, which are clusters.
 const DAMELO: Preset = Preset {
     name: "damelo",
@@ -140,20 +104,7 @@ const DAMELO: Preset = Preset {
     persistence: Persistence::JournalAndCheckpoint,
 };
 
-const TABLE: [Preset; 12] = [
-    PICAFLOR,
-    HUMMINGBIRD,
-    SIMPLE,
-    SQUID,
-    MULTIPLE_DIRS,
-    BUDDY,
-    BUDDY_SCAN,
-    STREAM,
-    STREAM_PACK,
-    LAZY_READS,
-    LAZY_READS_LOC,
-    DAMELO,
-];
+const TABLE: [Preset; 3] = [PICAFLOR, HUMMINGBIRD, DAMELO];
 
 impl Preset {
     /// What a superblock calls it.
@@ -224,9 +175,7 @@ mod tests {
 
     #[test]
     fn what_superblocks_call_the_rows_never_changes() {
-        let names = "picaflor hummingbird simple squid multiple-dirs buddy buddy-scan stream stream-pack lazy-reads \
-                     lazy-reads-loc damelo";
-        for (name, number) in names.split_whitespace().zip(1..) {
+        for (name, number) in [("picaflor", 1), ("hummingbird", 2), ("damelo", 12)] {
             assert_eq!(Rows::default().named(name).unwrap().number(), number, "{name}");
         }
     }

@@ -16,14 +16,14 @@ use picaflor_format::{
 
 use crate::{
     Mode,
+    base::blocked::Blocked,
     base::frame::{Draft, Frame},
     base::medium::Medium,
+    base::places::Places,
     cache::buffers::{Buffers, Slot},
-    in_place::place::InPlace,
     index::{Entered, Index, IndexEntry, Location},
     shared::Shared,
     space::{SPARE, Space},
-    write::blocked::Blocked,
     write::placement::Placer,
     write::staging::{StagedObject, Staging},
 };
@@ -37,12 +37,12 @@ pub(crate) struct Catalog {
     pub(crate) medium: Arc<Medium>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) index: Index,
-    /// The clusters: of objects, or, where these lie in place, of checkpoints only.
+    /// The clusters: of objects, or, where these have places, of checkpoints only.
     pub(crate) space: Arc<Space>,
     pub(crate) buffers: Buffers,
     pub(crate) placer: Placer,
-    /// For layouts that place objects one by one.
-    pub(crate) in_place: Option<Arc<InPlace>>,
+    /// Where each object has a place of its own; none on the ring.
+    pub(crate) places: Option<Arc<dyn Places>>,
     /// Bytes that objects of a store take above which it packs tightly, because no room could be made otherwise.
     pub(crate) tight: AtomicU64,
 }
@@ -54,9 +54,8 @@ impl Catalog {
             Location::OnDisk { grain } => grain,
             Location::Buffered { slot, .. } => return self.unstage(slot),
         };
-        if let Some(in_place) = &self.in_place {
-            in_place.extents.release(InPlace::slot_of(grain));
-            in_place.remove_if_careless();
+        if let Some(places) = &self.places {
+            places.release(grain);
         } else if let Some(cluster) = self.medium.cluster_of(grain) {
             self.space.sub_live(cluster, entry.grains());
         }
@@ -91,9 +90,15 @@ impl Catalog {
         self.index.find(row.hash, Location::Buffered { slot, offset: row.offset / GRAIN as u32 })
     }
 
+    /// A frame in a buffer, whichever it is.
+    pub(crate) fn buffered(&self, hash: u64, location: Location) -> Option<Frame> {
+        let Location::Buffered { slot, offset } = location else { return None };
+        self.buffers.read(slot, offset as usize * GRAIN, hash, |_, _| true)
+    }
+
     /// Whether more objects mean more memory for where they lie.
     pub(crate) fn is_loaded(&self) -> bool {
-        self.in_place.as_ref().map_or_else(|| self.index.is_loaded(), |in_place| in_place.extents.is_loaded())
+        self.places.as_ref().map_or_else(|| self.index.is_loaded(), |places| places.is_loaded())
     }
 
     /// The rows that entries of the index lead to, with these.
@@ -183,8 +188,8 @@ impl Catalog {
     }
 
     /// Frames an object into this open buffer, which has room for it and whose lane the caller has locked, and enters
-    /// it in the index in place of `old`.
-    pub(crate) fn enter_in(&self, slot: u32, draft: &Draft<'_>, old: Option<IndexEntry>) -> Result<(), Blocked> {
+    /// it in the index in place of `old`. Returns where it is.
+    pub(crate) fn enter_in(&self, slot: u32, draft: &Draft<'_>, old: Option<IndexEntry>) -> Result<Location, Blocked> {
         let offset = match &mut *self.buffers.slot(slot).write() {
             Slot::Open(open) => open.push(draft),
             _ => return Err(Blocked::Buffers),
@@ -205,7 +210,7 @@ impl Catalog {
         if self.shared.index_bytes.load(Relaxed) != before {
             self.shared.shrink_memory();
         }
-        Ok(())
+        Ok(location)
     }
 
     /// Bytes that an open buffer has left; none if it is sealed.
@@ -293,7 +298,7 @@ impl Catalog {
 
     /// Whether objects lie in clusters and none is evicted.
     pub(crate) fn keeps_all_in_clusters(&self) -> bool {
-        self.shared.options.mode == Mode::Store && self.in_place.is_none()
+        self.shared.options.mode == Mode::Store && self.places.is_none()
     }
 
     /// Whether the store is so full that it saves clusters rather than reads.
@@ -310,8 +315,33 @@ impl Catalog {
             || options.spread.home(self.medium.hasher, hash(), frame.key(), options.places.len()) == self.medium.number
     }
 
-    /// Parts in which a volume is gone through: clusters, or, in place, slices of the table.
+    /// Parts in which a volume is gone through: clusters, or those of its places.
     pub(crate) fn parts(&self) -> u32 {
-        self.in_place.as_ref().map_or_else(|| self.space.count(), |in_place| in_place.extents.slices())
+        self.places.as_ref().map_or_else(|| self.space.count(), |places| places.parts())
+    }
+
+    /// Images that make a checkpoint: of the index's segments, or of its places, which have all that the index has.
+    pub(crate) fn image_count(&self) -> u32 {
+        self.places.as_ref().map_or_else(|| self.index.segment_count(), |places| places.parts())
+    }
+
+    pub(crate) fn image(&self, number: u32) -> Vec<u64> {
+        if let Some(places) = &self.places {
+            return places.image(number);
+        }
+        self.index.image(number, |slot, offset| {
+            let home = self.buffers.home(slot)?;
+            Some(self.medium.grain(home, offset * GRAIN as u32))
+        })
+    }
+
+    /// Bytes of all images.
+    pub(crate) fn image_bytes(&self) -> u64 {
+        self.places.as_ref().map_or_else(|| self.index.image_bytes(), |places| places.image_bytes())
+    }
+
+    /// Where writing goes on, as a checkpoint keeps it.
+    pub(crate) fn cursor(&self) -> u32 {
+        self.places.as_ref().map_or_else(|| self.space.cursor(), |places| places.cursor())
     }
 }

@@ -122,7 +122,7 @@ impl Residents {
 
     /// The device is asked to read at this grain.
     pub(crate) fn note_access(&self, grain: u64) {
-        if self.catalog.in_place.is_none()
+        if self.catalog.places.is_none()
             && let Some(cluster) = self.medium.cluster_of(grain)
         {
             self.space.note_access(cluster);
@@ -241,14 +241,13 @@ impl Residents {
     pub(crate) fn checkpoint_clusters(&self) -> u32 {
         let room = picaflor_format::checkpoint::room(self.medium.cluster_len()) as u64;
         // An eighth more for what is put while it is being taken.
-        let parts = self.image_bytes() / room;
+        let parts = (self.image_bytes() + self.shared.pins.image_bytes()) / room;
         (parts + parts / 8) as u32 + 2
     }
 
     /// Bytes of what a checkpoint keeps of the index.
     pub(crate) fn image_bytes(&self) -> u64 {
-        let index = || self.catalog.index.image_bytes() + self.pages.image_bytes();
-        self.catalog.in_place.as_ref().map_or_else(index, |in_place| in_place.extents.image_bytes())
+        self.catalog.image_bytes() + self.pages.image_bytes()
     }
 
     /// Makes a page resident that was read for an object with this mark, if that was not done, nor its cluster

@@ -65,7 +65,7 @@ pub(crate) const SLOTS_MAX: usize = 1 << (ADDRESS_BITS - OFFSET_BITS);
 
 /// An index entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct IndexEntry(pub(crate) u64);
+pub struct IndexEntry(pub(crate) u64);
 
 impl IndexEntry {
     pub(crate) const EMPTY: Self = Self(0);

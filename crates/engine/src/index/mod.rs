@@ -16,7 +16,8 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-pub(crate) use entry::{GRAINS_MAX, IndexEntry, Location, SLOTS_MAX};
+pub use entry::IndexEntry;
+pub(crate) use entry::{GRAINS_MAX, Location, SLOTS_MAX};
 use parking_lot::RwLock;
 use segment::{Segment, Slot};
 

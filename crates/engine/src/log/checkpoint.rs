@@ -17,8 +17,9 @@ use std::{
 use parking_lot::Mutex;
 use picaflor_format::{
     BLOCK,
-    checkpoint::{Directory, PAGES, PIECE_HEADER, encode_cluster, push_piece, room},
+    checkpoint::{Directory, PAGES, PIECE_HEADER, PINNED, encode_cluster, push_piece, room},
     cluster::{self, Content, Row},
+    doubt::Doubt,
     journal::RECORDS_MIN,
     superblock::CheckpointRef,
     zone::Map,
@@ -51,6 +52,8 @@ pub(crate) struct CheckpointState {
     begun: u64,
     /// How many of the two that are kept an earlier run may have taken.
     inherited: u32,
+    /// Whether the newest one began when the scrubber had ended.
+    settled: bool,
     hot_seq: u64,
 }
 
@@ -59,9 +62,15 @@ impl CheckpointState {
     pub(crate) fn restored(current: Vec<u32>, previous: Vec<u32>, scanned: u64) -> Self {
         Self { current, previous, scanned, inherited: 2, ..Self::default() }
     }
+
+    /// Continues the numbering of hot logs.
+    pub(crate) fn after_hot_log(self, hot_seq: u64) -> Self {
+        Self { hot_seq, ..self }
+    }
 }
 
 struct Running {
+    settled: bool,
     granted: u64,
     journal_start: u64,
     open: Vec<u32>,
@@ -100,13 +109,13 @@ pub(crate) struct Checkpointer {
     parts: Parts,
     pub(crate) appender: Arc<Appender>,
     pub(crate) committer: Arc<Committer>,
-    pub(crate) state: Mutex<CheckpointState>,
+    state: Mutex<CheckpointState>,
 }
 
 impl Checkpointer {
-    pub(crate) fn new(parts: &Parts, committer: &Arc<Committer>) -> Self {
+    pub(crate) fn new(parts: &Parts, committer: &Arc<Committer>, state: CheckpointState) -> Self {
         let (committer, appender) = (Arc::clone(committer), Arc::clone(&committer.appender));
-        Self { parts: parts.clone(), appender, committer, state: Mutex::default() }
+        Self { parts: parts.clone(), appender, committer, state: Mutex::new(state) }
     }
 
     /// Whether there are too few clean clusters for one.
@@ -259,9 +268,9 @@ impl Checkpointer {
         // What is pending would be told on a page of this checkpoint's, and keep old clusters young.
         self.committer.wait_commit(self.parts.log.commits.next())?;
         let next_page = {
-            // Not between the record of an object in place and the end of the row that it replaced: of two rows of one
+            // Not between the record of a place and the end of the row that it replaced: of two rows of one
             // key nothing but the record says which is newer.
-            let _turn = self.parts.catalog.in_place.as_ref().map(|in_place| in_place.turn());
+            let _turn = self.parts.catalog.places.as_ref().map(|places| places.turn());
             self.parts.log.journal.lock().next_page()
         };
         let next_seq = self.parts.log.next_seq.load(Relaxed);
@@ -283,6 +292,7 @@ impl Checkpointer {
         let open = self.parts.catalog.buffers.unfinished();
         open.iter().for_each(|cluster| self.parts.space.told(*cluster, next_page));
         state.running = Some(Running {
+            settled: self.parts.log.is_settled.load(Relaxed),
             granted: self.parts.space.granted(),
             journal_start,
             open,
@@ -330,16 +340,17 @@ impl Checkpointer {
 
     /// Copies a slice of segments. True when all are copied.
     fn advance(&self, running: &mut Running) -> Result<bool> {
-        let segments = self.image_count();
+        let segments = self.parts.catalog.image_count();
         let end = (running.next_segment + SLICE).min(segments);
         for segment in running.next_segment..end {
-            self.push_image(running, segment, &self.image(segment))?;
+            self.push_image(running, segment, &self.parts.catalog.image(segment))?;
         }
         running.next_segment = end;
         if end < segments {
             return Ok(false);
         }
         self.push_image(running, PAGES, &self.parts.residents.pages.image())?;
+        self.push_image(running, PINNED, &self.parts.shared.pins.image())?;
         if !running.payload.is_empty() {
             self.write_part(running)?;
         }
@@ -361,25 +372,6 @@ impl Checkpointer {
             first += piece.len();
         }
         Ok(())
-    }
-
-    /// Images that make a checkpoint: of the index's segments, or, in place, of slices of the table.
-    fn image_count(&self) -> u32 {
-        self.parts
-            .catalog
-            .in_place
-            .as_ref()
-            .map_or_else(|| self.parts.catalog.index.segment_count(), |in_place| in_place.extents.slices())
-    }
-
-    fn image(&self, segment: u32) -> Vec<u64> {
-        if let Some(in_place) = &self.parts.catalog.in_place {
-            return in_place.extents.image(segment);
-        }
-        self.parts.catalog.index.image(segment, |slot, offset| {
-            let home = self.parts.catalog.buffers.home(slot)?;
-            Some(self.parts.medium.grain(home, offset * picaflor_format::frame::GRAIN as u32))
-        })
     }
 
     fn write_part(&self, running: &mut Running) -> Result<()> {
@@ -414,12 +406,7 @@ impl Checkpointer {
     /// Writes the directory, and makes durable what it and the images name.
     fn write_directory(&self, running: &mut Running) -> Result<CheckpointRef> {
         let directory = Directory {
-            cursor: self
-                .parts
-                .catalog
-                .in_place
-                .as_ref()
-                .map_or_else(|| self.parts.space.cursor(), |here| here.extents.cursor()),
+            cursor: self.parts.catalog.cursor(),
             open: std::mem::take(&mut running.open),
             parts: std::mem::take(&mut running.parts),
             groups: self.parts.shared.groups.all(),
@@ -438,7 +425,11 @@ impl Checkpointer {
             block.current = Some(reference);
             block.durable = self.parts.log.durable_seal.load(Relaxed);
             block.sealed_below = running.sealed_below;
+            if running.settled && state.settled {
+                block.doubt = Doubt::default();
+            }
         })?;
+        state.settled = running.settled;
         for cluster in std::mem::replace(&mut state.previous, std::mem::replace(&mut state.current, running.clusters)) {
             self.parts.space.set(cluster, State::Free);
         }
@@ -506,10 +497,5 @@ impl Checkpointer {
             Some(entry.at(Location::OnDisk { grain: self.parts.medium.grain(home, row.offset) }).0)
         };
         rows.iter().find_map(at_home)
-    }
-
-    /// Continues the numbering of hot logs.
-    pub(crate) fn set_hot_seq(&self, seq: u64) {
-        self.state.lock().hot_seq = seq;
     }
 }

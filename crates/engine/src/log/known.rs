@@ -2,31 +2,36 @@
 //! the note of that. Gets find them out one by one; the audit counts them apart, and the scrubber drops them after a
 //! crash, for no get asks for a chunk whose object is gone, and a store does not empty a cluster to which entries lead.
 //!
-//! Invariant: every grant since the older checkpoint that did reach the log was told to [`crate::space::Space`] by the
-//! opening, and every later one since. So a cluster that was not, and whose use is later than that checkpoint, was
-//! granted before the crash: what the checkpoint had there had been seen to.
+//! Invariant: uses are numbered one by one, and the log has the number of each of which it tells. So a number after the
+//! older checkpoint that the log lacks is of a use that a crash may have kept without its note: what the checkpoint had
+//! there had been seen to. In a store the superblock carries these numbers on until a scrub has ended.
 
 use std::collections::BTreeSet;
 
-use picaflor_format::cluster::Row;
+use picaflor_format::{cluster::Row, doubt::Doubt};
 
 use crate::{Mode, cache::catalog::Catalog, read::cluster_reader::Use, space::Space};
 
 /// What the opening knew.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Known {
-    /// The sequence number of the older checkpoint's directory.
-    pub(crate) checkpoint: u64,
+    /// Uses of clusters of which the log may have told, and does not.
+    pub(crate) doubt: Doubt,
     /// The journal page with which the log went on; 0: everything counts as told.
     pub(crate) page: u64,
-    /// A crash came before: entries may lead to what left.
+    /// The run before was not closed.
     pub(crate) crashed: bool,
 }
 
 impl Known {
+    /// Whether entries may lead to what left.
+    pub(crate) fn may_mislead(&self) -> bool {
+        self.crashed || !self.doubt.is_empty()
+    }
+
     /// Whether this is a use of the cluster of which nothing tells, so that entries lead to what was there before it.
     pub(crate) fn is_untold(&self, space: &Space, cluster: u32, found: &Use) -> bool {
-        found.seq() > self.checkpoint && !space.is_told_since(cluster, self.page)
+        self.doubt.contains(found.seq()) && !space.is_told_since(cluster, self.page)
     }
 
     /// Whether a cache may once have begun to write this cluster again, of which neither the log nor its front tells: a

@@ -7,7 +7,7 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -19,6 +19,7 @@ use picaflor_format::{BLOCK, journal::Record, superblock::Superblock};
 use crate::{
     Commits, Error, Mode, Result,
     base::medium::Medium,
+    base::places::LogEnv,
     log::flush_queue::FlushQueue,
     log::journal::Journal,
     shared::Shared,
@@ -27,6 +28,9 @@ use crate::{
 
 /// How long until a commit that was refused for want of room in the journal is tried again.
 const RETRY: Duration = Duration::from_millis(50);
+
+/// Records that wait in memory for a commit that nobody asked for, at most.
+const RECORDS_MAX: usize = 8192;
 
 /// Where superblocks are kept: on the device, or in a file beside the objects.
 pub(crate) type SuperblockHome = Box<dyn Fn(&Superblock) -> io::Result<()> + Send + Sync>;
@@ -45,6 +49,8 @@ pub(crate) struct Log {
     pub(crate) next_seal: AtomicU64,
     /// Every seal up to this one is durable.
     pub(crate) durable_seal: AtomicU64,
+    /// The scrubber has gone over everything: checkpoints that begin now lead to nothing that had left before a crash.
+    pub(crate) is_settled: AtomicBool,
 }
 
 impl Log {
@@ -68,7 +74,13 @@ impl Log {
             // The epoch's first number is no seal's: it vouches for none.
             next_seal: AtomicU64::new(first + 1),
             durable_seal: AtomicU64::new(first),
+            is_settled: AtomicBool::new(false),
         }
+    }
+
+    /// Goes on where recovery found that the journal ends; before anything is recorded.
+    pub(crate) fn go_on_with(&self, journal: Journal) {
+        *self.journal.lock() = journal;
     }
 
     /// The superblock as it was written last.
@@ -99,6 +111,23 @@ impl Log {
     /// Remembers a fact in the journal, durable with the next commit.
     pub(crate) fn record(&self, record: Record) {
         self.journal.lock().push(record);
+    }
+
+    /// Whether so much waits in memory to be told that it should be, though nobody asks for it. Where `none_is` what
+    /// waits is dropped, for no page needs it.
+    pub(crate) fn has_much_to_tell(&self, none_is: bool) -> bool {
+        let mut journal = self.journal.lock();
+        let is_long = journal.pending() >= RECORDS_MAX || journal.is_long();
+        if is_long && none_is {
+            journal.forget();
+        }
+        is_long && !none_is
+    }
+
+    /// The same of facts that belong together: one commit takes them, in this order.
+    pub(crate) fn record_all(&self, records: &[Record]) {
+        let mut journal = self.journal.lock();
+        records.iter().for_each(|record| journal.push(*record));
     }
 
     /// A version leaves for good: the log says so.
@@ -180,5 +209,28 @@ impl Log {
         }
         broken.iter().for_each(|(_, volume)| volume.loss_is_noted());
         Ok(())
+    }
+}
+
+impl LogEnv for Log {
+    fn epoch(&self) -> u64 {
+        self.superblock().epoch
+    }
+
+    fn record(&self, record: Record) {
+        self.record(record);
+    }
+
+    fn take_untold(&self) {
+        self.journal.lock().take_untold();
+    }
+
+    fn fail(&self, doing: &str, error: io::Error) -> Error {
+        self.fail(doing, error);
+        self.commits.failure().unwrap_or(Error::Closed)
+    }
+
+    fn failure(&self) -> Option<Error> {
+        self.commits.failure()
     }
 }

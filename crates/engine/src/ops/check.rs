@@ -1,17 +1,14 @@
 //! The offline audit: is every byte that the index promises there, and does every one verify?
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use picaflor_format::{
     BLOCK,
     cluster::Row,
-    frame::{ChunkKey, GRAIN, Header, Manifest},
+    frame::{GRAIN, Header},
 };
 
-use crate::{
-    CheckReport, Error, Receipt, in_place::place::InPlace, index::Location, read::cluster_reader::Use, space::Place,
-    store::Store, volume::Volume,
-};
+use crate::{CheckReport, Receipt, index::Location, read::cluster_reader::Use, store::Store, volume::Volume};
 
 /// What a finding means for what was put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,18 +96,23 @@ impl Store {
         for volume in self.recovered_volumes() {
             report.entries += volume.catalog.index.objects();
             let placed = Seen::begin(&report);
-            let (promised, slots) = (promised(volume), Slots::default());
-            let mut audit = Audit { volume, promised, slots, report: &mut report };
-            for part in 0..volume.catalog.parts() {
-                match &volume.catalog.in_place {
-                    Some(in_place) => audit.check_slice(in_place, part),
-                    None => audit.check_cluster(part),
+            let mut audit = Audit { volume, promised: promised(volume), report: &mut report };
+            let mut part_done = |report: &mut CheckReport| {
+                report.clusters += 1;
+                progress(report.clusters, total);
+            };
+            match &volume.catalog.places {
+                Some(places) => {
+                    places.check(volume.parts(), audit.report, &mut part_done);
+                    placed.end(&mut audit, Part::Placed);
                 }
-                audit.report.clusters += 1;
-                progress(audit.report.clusters, total);
+                None => {
+                    for cluster in 0..volume.catalog.parts() {
+                        audit.check_cluster(cluster);
+                        part_done(audit.report);
+                    }
+                }
             }
-            audit.check_unknown();
-            placed.end(&mut audit, Part::InPlace);
             audit.check_memory();
         }
         report
@@ -128,76 +130,10 @@ impl Store {
 struct Audit<'a> {
     volume: &'a Volume,
     promised: Promised,
-    slots: Slots,
     report: &'a mut CheckReport,
 }
 
 impl Audit<'_> {
-    fn check_slice(&mut self, in_place: &InPlace, slice: u32) {
-        for place in in_place.extents.slice(slice) {
-            if self.volume.catalog.index.find(place.hash as u64, InPlace::location(place.slot)).is_none() {
-                continue;
-            }
-            match self.volume.frames.read_placed(&place) {
-                Ok((header, frame))
-                    if self.volume.medium.hasher.frame(header.kind, header.key(&frame)).0 == place.hash =>
-                {
-                    self.report.intact += 1;
-                    self.report.intact_bytes += header.frame_len() as u64;
-                    self.report.orphans += u64::from(self.volume.frames.is_left_over(&header, &frame));
-                    self.slots.heads.extend(header.manifest(&frame).map(|manifest| (place.hash, manifest)));
-                }
-                // It was written to these slots, so they were free: of the pieces of an object that is gone no record
-                // tells.
-                Ok(_) => self.report.outdated += 1,
-                Err(Error::Damaged { .. }) if self.volume.shared.has_checkpoints() && in_place.files.is_none() => {
-                    self.check_torn(place);
-                }
-                Err(why) => self.report.note(&why),
-            }
-        }
-    }
-
-    /// What of a row in place does not verify: where its header is left, that says whether it was a piece.
-    fn check_torn(&mut self, place: Place) {
-        let bytes =
-            match self.volume.frames.read_unverified(InPlace::grain_of(place.slot), place.slots * InPlace::GRAINS) {
-                Ok(bytes) => bytes,
-                Err(why) => return self.report.note(&why),
-            };
-        let is_its = |header: &Header| self.volume.medium.hasher.frame(header.kind, header.key(&bytes)).0 == place.hash;
-        let header = Header::of_damaged(&bytes).filter(is_its);
-        match header {
-            Some(header) if self.volume.frames.is_left_over(&header, &bytes) => self.report.outdated += 1,
-            Some(_) => self.report.damaged.push(self.object_in(place)),
-            None => self.slots.unknown.push(place),
-        }
-    }
-
-    /// Rows in place of which nothing is left: they are missed if they are pieces of what is there.
-    fn check_unknown(&mut self) {
-        if self.slots.unknown.is_empty() {
-            return;
-        }
-        let hasher = self.volume.medium.hasher;
-        let pieces = self.slots.heads.iter().flat_map(|(parent, manifest)| {
-            let key = |number| ChunkKey { parent: *parent, id: manifest.id, number }.encode();
-            (0..manifest.chunks()).map(move |number| hasher.chunk(&key(number)).0)
-        });
-        let pieces: HashSet<u128> = pieces.collect();
-        for place in std::mem::take(&mut self.slots.unknown) {
-            if pieces.contains(&place.hash) {
-                self.report.damaged.push(self.object_in(place));
-            } else {
-                self.report.unsettled += 1;
-            }
-        }
-    }
-
-    fn object_in(&self, place: Place) -> String {
-        format!("{}: the object in slots {} to {}", self.volume.medium.place, place.slot, place.slot + place.slots - 1)
-    }
-
     /// The entries that lead to what is in memory, and those that lead nowhere.
     fn check_memory(&mut self) {
         self.report.lost += self.promised.of(Part::Nowhere);
@@ -318,23 +254,14 @@ fn promised(volume: &Volume) -> Promised {
     volume.catalog.index.for_each(|entry| {
         let place = match entry.location() {
             Location::Buffered { slot, .. } => Part::Buffer(slot),
-            Location::OnDisk { grain } if volume.catalog.in_place.is_none() => {
+            Location::OnDisk { grain } if volume.catalog.places.is_none() => {
                 volume.medium.cluster_of(grain).map_or(Part::Nowhere, Part::Cluster)
             }
-            Location::OnDisk { .. } => Part::InPlace,
+            Location::OnDisk { .. } => Part::Placed,
         };
         *promised.0.entry(place).or_default() += 1;
     });
     promised
-}
-
-/// What an audit saw of rows in place.
-#[derive(Default)]
-struct Slots {
-    /// Large objects, by the hash of their key.
-    heads: Vec<(u128, Manifest)>,
-    /// Rows of which nothing is left.
-    unknown: Vec<Place>,
 }
 
 /// Entries of the index by where they lead.
@@ -345,7 +272,7 @@ struct Promised(BTreeMap<Part, u64>);
 enum Part {
     Cluster(u32),
     Buffer(u32),
-    InPlace,
+    Placed,
     /// Behind the end.
     Nowhere,
 }

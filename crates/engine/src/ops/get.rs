@@ -318,7 +318,8 @@ impl Store {
         let volume = &plan.volume;
         let bytes = match outcome {
             Ok(bytes) => bytes,
-            Err(error) if volume.catalog.in_place.as_ref().is_some_and(|in_place| in_place.is_file_gone(&error)) => {
+            // It went while the get was on its way.
+            Err(error) if plan.is_of_a_file() && error.kind() == std::io::ErrorKind::NotFound => {
                 self.doubt(query, plan, Miss::KeyMismatch);
                 return Ok(None);
             }
@@ -339,14 +340,14 @@ impl Store {
         let frame = bytes.get(at..).unwrap_or_default();
         let is_asked_for = |header: &Header| query.accepts(header, header.key(frame));
         // A block that was written astray may hold an older version of the same key at the same place.
-        let is_entered = |header: &Header| match &volume.catalog.in_place {
-            Some(in_place) => in_place.is_of_place(plan.grain, header),
+        let is_entered = |header: &Header| match &volume.catalog.places {
+            Some(places) => places.is_of_place(plan.grain, header),
             None => plan.entry.is_of_grains((header.frame_len() / GRAIN) as u32),
         };
         let why = match Header::verify(frame) {
             Ok(header) if is_asked_for(&header) && is_entered(&header) => {
                 query.hit(&self.shared().counters.hits_device);
-                volume.catalog.in_place.iter().for_each(|in_place| in_place.note_use(plan.grain));
+                volume.catalog.places.iter().for_each(|places| places.note_use(plan.grain));
                 volume.residents.learn_class(plan.grain, &header);
                 let admitted = match plan.page {
                     Some((cluster, read)) if read.page.is_some() => {

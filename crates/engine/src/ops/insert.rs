@@ -12,13 +12,13 @@ use picaflor_format::frame::{self, Header, Kind};
 
 use crate::{
     Daemons, Error, Mode, PutOptions, Result,
+    base::blocked::{Blocked, PATIENCE, Purpose},
     base::frame::Draft,
     base::layout::Layout,
     base::stats::add,
     index::{IndexEntry, Location},
     store::Store,
     volume::Volume,
-    write::blocked::{Blocked, PATIENCE, Purpose},
 };
 
 /// A frame's fields that a put decides.
@@ -182,7 +182,7 @@ impl Store {
         let volume = self.destination(hash, parts);
         let is_on_device = |entry: IndexEntry| matches!(entry.location(), Location::OnDisk { .. });
         let guesses = self.mode() == Mode::Cache && self.shared().options.eviction_listener.is_none();
-        volume.catalog.in_place.is_some()
+        volume.catalog.places.is_some()
             || !guesses && volume.catalog.index.candidates(hash.short()).into_iter().any(is_on_device)
     }
 
@@ -276,7 +276,7 @@ impl Store {
             let whole = parts.kind == Kind::Whole && blocked == Blocked::Space;
             let payload = parts.key.len() + parts.metadata.len() + parts.body.len();
             if let Some(piece_max) =
-                whole.then(|| volume.catalog.in_place.as_ref()?.cut_for(payload, insertion.tries)).flatten()
+                whole.then(|| volume.catalog.places.as_ref()?.cut_for(payload, insertion.tries)).flatten()
             {
                 return Ok(Step::Inserted(Inserted::Scattered(piece_max)));
             }

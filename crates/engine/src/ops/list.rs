@@ -11,10 +11,7 @@ use picaflor_format::{
     frame::{GRAIN, Header, Kind},
 };
 
-use crate::{
-    cache::buffers::Slot, in_place::place::InPlace, index::IndexEntry, layout::Listing, space::Place, store::Store,
-    volume::Volume,
-};
+use crate::{cache::buffers::Slot, index::IndexEntry, layout::Listing, store::Store, volume::Volume};
 
 /// One object, as a listing shows it.
 #[derive(Debug, Clone)]
@@ -164,23 +161,14 @@ fn entry(header: &Header, frame: &[u8]) -> Option<Entry> {
     })
 }
 
-fn entries_in_place(volume: &Volume, in_place: &InPlace, slice: u32, unreadable: &mut u64) -> Vec<Entry> {
-    let mut places = in_place.extents.slice(slice);
-    places.sort_unstable_by_key(|place| place.slot);
-    let read = |place: &Place| {
-        let is_there = || volume.catalog.index.find(place.hash as u64, InPlace::location(place.slot)).is_some();
-        let read = is_there().then(|| volume.frames.read_placed(place))?;
-        // Unless it left while it was read.
-        *unreadable += u64::from(read.is_err() && is_there());
-        let (header, frame) = read.ok()?;
-        entry(&header, &frame)
-    };
-    places.iter().filter_map(read).collect()
-}
-
 fn entries_on_device(volume: &Volume, cluster: u32, unreadable: &mut u64) -> Vec<Entry> {
-    if let Some(in_place) = &volume.catalog.in_place {
-        return entries_in_place(volume, in_place, cluster, unreadable);
+    if let Some(places) = &volume.catalog.places {
+        let mut found = Vec::new();
+        places.list(volume.parts(), cluster, &mut |read| {
+            *unreadable += u64::from(read.is_err());
+            found.extend(read.ok().and_then(|(header, frame)| entry(&header, &frame)));
+        });
+        return found;
     }
     if !volume.space.state(cluster).is_read() {
         return Vec::new();

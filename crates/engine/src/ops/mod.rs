@@ -12,5 +12,6 @@ pub(crate) mod get;
 pub(crate) mod home;
 pub(crate) mod insert;
 pub(crate) mod list;
+pub(crate) mod pin;
 pub(crate) mod put;
 pub(crate) mod stream;

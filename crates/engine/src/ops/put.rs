@@ -279,7 +279,11 @@ impl Store {
             (CheckpointInterval::Every(time), _) => Some(time),
             // What is told to the journal waits in memory.
             (CheckpointInterval::OfStore, _)
-                if volume.catalog.in_place.as_ref().is_some_and(|in_place| in_place.has_much_to_tell()) =>
+                if volume
+                    .catalog
+                    .places
+                    .as_ref()
+                    .is_some_and(|places| volume.log.has_much_to_tell(places.are_files())) =>
             {
                 let number = volume.log.commits.next();
                 return Some((volume, number));

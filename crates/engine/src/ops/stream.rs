@@ -310,8 +310,7 @@ impl PutStream {
         let chunk = self.store.payload_max() - ChunkKey::LEN;
         let len = self.len.map_or(chunk, |len| len as usize);
         let fills = || volume.as_ref()?.appender.cut_of_long(self.len);
-        let most =
-            self.piece_max.or_else(|| volume.as_ref()?.catalog.in_place.as_ref()?.piece_of_long(len)).or_else(fills);
+        let most = self.piece_max.or_else(|| volume.as_ref()?.catalog.places.as_ref()?.cut_of_long(len)).or_else(fills);
         let chunk = most.map_or(chunk, |most| most.min(chunk)) as u32;
         let manifest = Manifest { id, total: 0, chunk };
         self.large = Some(LargePut { manifest, written: 0, volume, owner: Owner::Nobody });

@@ -2,6 +2,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod cluster_reader;
+mod lent;
 pub(crate) mod parts;
 pub(crate) mod readahead;
 pub(crate) mod reading;

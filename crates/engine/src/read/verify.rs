@@ -22,10 +22,8 @@ use crate::{
     base::{medium::Medium, stats::add},
     cache::catalog::Catalog,
     cache::leases::{KEPT, Left},
-    in_place::place::InPlace,
     index::{IndexEntry, Location},
     shared::Shared,
-    space::Place,
 };
 
 /// A key's own entry.
@@ -195,12 +193,12 @@ impl Frames {
     }
 
     pub(crate) fn read_frame_once(&self, grain: u64, grains: u32) -> Result<(Header, Vec<u8>)> {
-        if let Some(read) = self.catalog.in_place.as_ref().and_then(|in_place| in_place.read_file(grain)) {
+        if let Some(read) = self.catalog.places.as_ref().and_then(|places| places.read_file(grain)) {
             return self.verified_file(grain, read);
         }
         let frame = self.read_unverified(grain, grains)?;
-        let in_place = self.catalog.in_place.as_ref();
-        let is_there = |header: &Header| in_place.is_none_or(|in_place| in_place.is_of_place(grain, header));
+        let places = self.catalog.places.as_ref();
+        let is_there = |header: &Header| places.is_none_or(|places| places.is_of_place(grain, header));
         let header = match Header::verify(&frame) {
             Ok(header) if is_there(&header) => Ok(header),
             Ok(_) => Err("it was written for another place".to_owned()),
@@ -223,20 +221,11 @@ impl Frames {
         let start = offset / BLOCK as u64 * BLOCK as u64;
         let end = (offset + u64::from(grains) * GRAIN as u64).next_multiple_of(BLOCK as u64);
         let end = end.min(self.medium.map.clusters.end());
-        let pending =
-            self.catalog.in_place.as_ref().and_then(|in_place| in_place.pending(start, (end - start) as usize));
+        let overlay = self.catalog.places.as_ref().and_then(|places| places.overlay(start, (end - start) as usize));
         let mut buf = self.shared.pool.take((end - start) as usize);
         self.medium.read(start, &mut buf).map_err(|error| self.medium.io(&format!("reading at {start}"), error))?;
-        pending.inspect(|pending| pending.lay_over(start, &mut buf));
+        overlay.into_iter().for_each(|lay_over| lay_over(&mut buf));
         Ok(buf.into_bytes().slice((offset - start) as usize..))
-    }
-
-    /// Reads and verifies the frame of a row of the table.
-    ///
-    /// # Errors
-    /// As [`Frames::read_frame`].
-    pub(crate) fn read_placed(&self, place: &Place) -> Result<(Header, Vec<u8>)> {
-        self.read_frame(InPlace::grain_of(place.slot), place.slots * InPlace::GRAINS)
     }
 
     /// Whether the large object that this chunk belongs to is gone. Not while one is being put: its

@@ -6,14 +6,16 @@ use std::sync::{
 };
 
 use picaflor_common::Hasher;
-use picaflor_device::Device;
+use picaflor_device::{Device, Folder};
 use picaflor_format::{
     BLOCK,
+    doubt::Doubt,
     frame::GRAIN,
-    superblock::{Spread as OnDevice, Superblock},
+    superblock::{Layout, Spread as OnDevice, Superblock},
 };
 
 use super::{
+    folder,
     found::{EPOCH_SHIFT, Found, Identity},
     validate,
 };
@@ -21,21 +23,19 @@ use crate::{
     Result,
     background::reclaim::Reclaimer,
     background::room::Room,
-    background::scrub::Scrubber,
+    background::scrub::{Scrub, Scrubber},
     base::medium::Medium,
     base::options::THRESHOLD,
+    base::places::PlacesGround,
     base::policy::Eviction,
     cache::buffers::Buffers,
     cache::catalog::Catalog,
     cache::cluster_contents::ClusterContents,
     cache::pages::{PAGE_MIN, Pages},
     cache::residents::Residents,
-    in_place::files::Files,
-    in_place::locality,
-    in_place::place::InPlace,
-    in_place::placing::Placing,
     index::{Index, SLOTS_MAX},
-    log::checkpoint::Checkpointer,
+    log::checkpoint::{CheckpointState, Checkpointer},
+    log::known::Known,
     log::recorder::{Log, SuperblockHome},
     read::batch::ReadBatch,
     read::parts::Parts,
@@ -74,19 +74,21 @@ pub(super) fn fresh(found: &Found, shared: &Shared, identity: &Identity, number:
         lost: 0,
         durable: 0,
         sealed_below: 0,
+        doubt: Doubt::default(),
         layout,
         preset: shared.preset.number(),
-        threshold: if shared.preset.layout == LayoutKind::Slots { shared.options.threshold } else { 0 },
+        threshold: if matches!(layout, Layout::Slots | Layout::SlotsScanned) { shared.options.threshold } else { 0 },
     }
 }
 
+/// The parts that all others stand on, and how many lanes there are.
 pub(super) fn build(
     number: usize,
     found: Found,
     shared: &Arc<Shared>,
     identity: &Identity,
     superblock: Superblock,
-) -> Result<Volume> {
+) -> Result<(Parts, usize)> {
     let map = validate::map(superblock.capacity, superblock.cluster)?;
     let options = &shared.options;
     let cluster = u64::from(map.cluster);
@@ -115,17 +117,21 @@ pub(super) fn build(
         pool: shared.pool.clone(),
         counters: Arc::clone(&shared.counters),
     });
-    let files = match (shared.preset.layout, found.folder) {
-        (LayoutKind::Files(tree), Some(folder)) => Some(Arc::new(Files::new(folder, tree))),
-        _ => None,
-    };
-    let home = superblock_home(files.as_ref(), &medium.device);
+    let home = superblock_home(found.folder.as_ref(), &medium.device);
     let log = Arc::new(Log::new((&medium, shared), &space, (superblock, home), first));
-    let places_objects = shared.preset.layout != LayoutKind::Ring;
-    let in_place = places_objects.then(|| Arc::new(InPlace::new((&medium, shared, &log), threshold, files)));
+    let places = match shared.preset.layout {
+        LayoutKind::Places(places) => Some((places.open)(PlacesGround {
+            medium: Arc::clone(&medium),
+            env: Arc::clone(shared) as _,
+            log: Arc::clone(&log) as _,
+            folder: found.folder,
+            threshold,
+        })),
+        LayoutKind::Ring | LayoutKind::Other(_) => None,
+    };
     // Open buffers, two to a lane, take at most a quarter of the device too.
-    let lanes = match &in_place {
-        Some(in_place) => locality::buffers(options, in_place),
+    let lanes = match &places {
+        Some(places) => places.lanes(),
         None => lanes(options).min(u64::from(count) / 8).max(1),
     } as usize;
     // A page takes a slot as a cluster does.
@@ -140,7 +146,7 @@ pub(super) fn build(
         space: Arc::clone(&space),
         buffers: Buffers::new(slots, shared.memory.holds_clusters(), packs.then_some(options.pack_order)),
         placer,
-        in_place,
+        places,
         tight: AtomicU64::new(u64::MAX),
     });
     let residents = Arc::new(Residents {
@@ -164,19 +170,28 @@ pub(super) fn build(
         streams_open: AtomicU32::new(0),
     });
     let shared = Arc::clone(shared);
-    Ok(assemble(Parts { medium, shared, log, space, catalog, residents, frames }, lanes))
+    Ok((Parts { medium, shared, log, space, catalog, residents, frames }, lanes))
+}
+
+/// Where the parts that work beside the verbs begin.
+#[derive(Default)]
+pub(super) struct Begin {
+    pub(super) checkpointer: CheckpointState,
+    pub(super) known: Known,
+    /// Places to warm, and whether everything is then verified.
+    pub(super) scrub: (Vec<u64>, bool),
 }
 
 /// The parts that write, and what works beside the verbs, on those that are there.
-fn assemble(parts: Parts, lanes: usize) -> Volume {
+pub(super) fn assemble(parts: Parts, lanes: usize, begin: Begin) -> Volume {
+    let Begin { checkpointer, known, scrub: (hot, verify) } = begin;
     let appender = Arc::new(Appender::new(&parts, lanes));
     let packer = Arc::new(Packer::new(&parts, &appender));
-    let placing = Placing::new(&parts, &appender).map(Arc::new);
-    let committer = Arc::new(Committer::new(&parts, &packer, placing.as_ref()));
-    let checkpointer = Arc::new(Checkpointer::new(&parts, &committer));
+    let committer = Arc::new(Committer::new(&parts, &packer));
+    let checkpointer = Arc::new(Checkpointer::new(&parts, &committer, checkpointer));
     let reclaimer = Reclaimer::new(&parts, &checkpointer);
-    let room = Arc::new(Room::new(&parts, reclaimer, placing.as_ref()));
-    let (batch, scrubber) = (ReadBatch::new(&parts), Scrubber::new(&parts));
+    let room = Arc::new(Room::new(&parts, reclaimer));
+    let (batch, scrubber) = (ReadBatch::new(&parts), Scrubber::new(&parts, known, Scrub::new(hot, verify)));
     let Parts { medium, shared, log, space, catalog, residents, frames } = parts;
     Volume {
         medium,
@@ -187,7 +202,6 @@ fn assemble(parts: Parts, lanes: usize) -> Volume {
         appender,
         packer,
         committer,
-        placing,
         space,
         checkpointer,
         room,
@@ -198,13 +212,13 @@ fn assemble(parts: Parts, lanes: usize) -> Volume {
     }
 }
 
-/// Where superblocks go: beside the objects where each has a file, else to the device.
-fn superblock_home(files: Option<&Arc<Files>>, device: &Arc<dyn Device>) -> SuperblockHome {
-    if let Some(files) = files.cloned() {
+/// Where superblocks go: beside the objects where these are files, else to the device.
+fn superblock_home(folder: Option<&Arc<dyn Folder>>, device: &Arc<dyn Device>) -> SuperblockHome {
+    if let Some(folder) = folder.cloned() {
         return Box::new(move |block| {
             let mut buf = [0; BLOCK];
             block.encode(&mut buf);
-            files.write_superblock(block.seq, &buf)
+            folder::write_superblock(&*folder, block.seq, &buf)
         });
     }
     let device = Arc::clone(device);

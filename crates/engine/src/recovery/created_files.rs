@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use picaflor_device::{FileDevice, RealFolder};
 
-use crate::in_place::files;
+use super::folder::EMPTY;
 
 /// Takes back on drop what was made, unless it is kept.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Drop for CreatedFiles {
         for place in &self.0 {
             match place {
                 Place::File(device) => device.unmake(),
-                Place::Folder(folder) => folder.unmake(&files::EMPTY),
+                Place::Folder(folder) => folder.unmake(&EMPTY),
             }
         }
     }

@@ -22,9 +22,9 @@ use crate::{
     Result,
     base::receipt::{Receipt, VolumeReceipt},
     index::Location,
+    read::parts::Parts,
     shared::Shared,
     space::State,
-    volume::Volume,
 };
 
 /// Objects found by a scan from which on an opening gives back the memory that it took.
@@ -47,7 +47,7 @@ pub(crate) struct Deferred {
 
 /// What is left to do for one volume.
 struct Left {
-    volume: Arc<Volume>,
+    parts: Parts,
     merge: Option<Merge>,
     receipt: Mutex<VolumeReceipt>,
 }
@@ -55,11 +55,11 @@ struct Left {
 impl Deferred {
     pub(super) fn new(
         shared: &Arc<Shared>,
-        volumes: Vec<(Arc<Volume>, VolumeReceipt, Option<Merge>)>,
+        volumes: Vec<(Parts, VolumeReceipt, Option<Merge>)>,
         began: Instant,
     ) -> Self {
         let is_over = volumes.iter().all(|(.., merge)| merge.is_none());
-        let left = |(volume, receipt, merge)| Left { volume, merge, receipt: Mutex::new(receipt) };
+        let left = |(parts, receipt, merge)| Left { parts, merge, receipt: Mutex::new(receipt) };
         let deferred =
             Self { left: RwLock::new(volumes.into_iter().map(left).collect()), ..Self::nothing(shared, began) };
         shared.claimed.fetch_add(bytes(&deferred.left.read()), Ordering::Relaxed);
@@ -105,7 +105,7 @@ impl Deferred {
         }
         for left in &*self.left.read() {
             if let Some(merge) = &left.merge {
-                left.note(merge.part_of(&left.volume, hash));
+                left.note(merge.part_of(&left.parts, hash));
             }
         }
     }
@@ -122,12 +122,12 @@ impl Deferred {
         let left = self.left.read();
         for left in &*left {
             if let Some(merge) = &left.merge {
-                left.note(merge.all(&left.volume));
+                left.note(merge.all(&left.parts));
             }
         }
         for left in &*left {
-            account(&left.volume);
-            left.receipt.lock().objects = left.volume.catalog.index.objects();
+            account(&left.parts);
+            left.receipt.lock().objects = left.parts.catalog.index.objects();
         }
         let receipts: Vec<VolumeReceipt> = left.iter().map(|left| left.receipt.lock().clone()).collect();
         let bytes = bytes(&left);
@@ -163,8 +163,8 @@ impl Left {
 }
 
 /// Rebuilds from the index what is derived from it: live bytes, and which clusters are taken.
-fn account(volume: &Volume) {
-    if volume.catalog.in_place.is_some() {
+fn account(volume: &Parts) {
+    if volume.catalog.places.is_some() {
         return;
     }
     volume.catalog.index.for_each(|entry| {

@@ -39,7 +39,7 @@ pub(super) struct Identity {
 
 /// Generations and sequence numbers carry the opening's number in their high bits, so that they are above
 /// all that a crashed run gave out, written or not. 2^40 of them an opening; 2^24 openings.
-pub(crate) const EPOCH_SHIFT: u32 = 40;
+pub const EPOCH_SHIFT: u32 = 40;
 
 /// What has so few bytes is too small for these clusters.
 pub(super) fn too_small<T>(what: &str, cluster: u32) -> Result<T> {

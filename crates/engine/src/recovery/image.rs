@@ -3,14 +3,14 @@
 use std::{collections::BTreeMap, fmt};
 
 use picaflor_format::{
-    checkpoint::{Directory, PAGES, PlaceRow, decode_cluster, next_piece},
+    checkpoint::{Directory, PAGES, PINNED, decode_cluster, next_piece},
     cluster::Content,
     journal::{Page, Record},
     superblock::{CheckpointRef, Superblock},
 };
 
 use super::parallel_read;
-use crate::{Error, VolumeReceipt, index::IndexEntry, volume::Volume};
+use crate::{Error, VolumeReceipt, index::IndexEntry, read::parts::Parts};
 
 /// Why what an opening needs is of no use.
 #[derive(Clone)]
@@ -56,7 +56,7 @@ impl VolumeReceipt {
     }
 }
 
-fn load_cluster(volume: &Volume, id: u32, seq: u64, content: Content) -> Result<Vec<u8>, Unfit> {
+fn load_cluster(volume: &Parts, id: u32, seq: u64, content: Content) -> Result<Vec<u8>, Unfit> {
     if id >= volume.space.count() {
         return Err(format!("cluster {id} does not exist").into());
     }
@@ -68,7 +68,7 @@ fn load_cluster(volume: &Volume, id: u32, seq: u64, content: Content) -> Result<
     Ok(payload.to_vec())
 }
 
-pub(super) fn load_directory(volume: &Volume, reference: CheckpointRef) -> Result<Directory, Unfit> {
+pub(super) fn load_directory(volume: &Parts, reference: CheckpointRef) -> Result<Directory, Unfit> {
     let payload = load_cluster(volume, reference.directory, reference.seq, Content::CheckpointDirectory)?;
     Ok(Directory::decode(&payload).map_err(|why| format!("directory: {why}"))?)
 }
@@ -82,7 +82,7 @@ pub(super) fn own_clusters(reference: CheckpointRef, directory: Option<&Director
 /// The clusters that the previous checkpoint calls open, and its own; `None` if it is not whole. Behind a superblock
 /// that is not the newest it may have been given up since, and its clusters hold objects.
 pub(super) fn previous_checkpoint(
-    volume: &Volume,
+    volume: &Parts,
     reference: CheckpointRef,
     pages: &[Page],
 ) -> Option<(Vec<u32>, Vec<u32>)> {
@@ -95,12 +95,12 @@ pub(super) fn previous_checkpoint(
     (!granted_again).then(|| (directory.open, own.into_keys().collect()))
 }
 
-/// A checkpoint, and in place the rows of its table.
-type Loaded = ((CheckpointRef, Directory), Vec<PlaceRow>);
+/// A checkpoint, and its images of places where objects have them.
+type Loaded = ((CheckpointRef, Directory), Vec<u64>);
 
 /// Fills the index from the newest checkpoint that is whole, if there ever was one.
 pub(super) fn load_newest(
-    volume: &Volume,
+    volume: &Parts,
     block: &Superblock,
     receipt: &mut VolumeReceipt,
 ) -> Result<Option<Loaded>, Unfit> {
@@ -108,9 +108,9 @@ pub(super) fn load_newest(
     for (name, reference) in [("current", block.current), ("previous", block.previous)] {
         let Some(reference) = reference else { continue };
         match load_checkpoint(volume, reference) {
-            Ok((directory, rows)) => {
+            Ok((directory, of_places)) => {
                 receipt.checkpoint = name;
-                return Ok(Some(((reference, directory), rows)));
+                return Ok(Some(((reference, directory), of_places)));
             }
             Err(why) => {
                 volume.catalog.index.update_all(|_| IndexEntry::EMPTY);
@@ -124,10 +124,10 @@ pub(super) fn load_newest(
     if block.current.is_some() { Err(why()) } else { Ok(None) }
 }
 
-/// Fills the index from a checkpoint; in place, the rows of the table are returned instead.
-fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<(Directory, Vec<PlaceRow>), Unfit> {
+/// Fills the index from a checkpoint; where objects have places, the images of these are returned instead.
+fn load_checkpoint(volume: &Parts, reference: CheckpointRef) -> Result<(Directory, Vec<u64>), Unfit> {
     let directory = load_directory(volume, reference)?;
-    let mut rows = Vec::new();
+    let mut of_places = Vec::new();
     let mut image: Vec<u64> = Vec::new();
     let pieces = |&(id, seq): &(u32, u64)| -> Result<Vec<_>, Unfit> {
         let payload = load_cluster(volume, id, seq, Content::CheckpointPart)?;
@@ -153,9 +153,11 @@ fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<(Directo
                 if image.len() != piece.total as usize {
                     continue;
                 }
-                if volume.catalog.in_place.is_some() {
-                    let row = |words: &[u64; PlaceRow::WORDS]| PlaceRow::from_words(*words);
-                    rows.extend(image.as_chunks().0.iter().map(row));
+                if piece.segment == PINNED {
+                    let pinned = volume.shared.pins.restore_image(&image);
+                    pinned.map_err(|why| format!("cluster {id}: pinned records: {why}"))?;
+                } else if volume.catalog.places.is_some() {
+                    of_places.extend_from_slice(&image);
                 } else if piece.segment == PAGES {
                     volume.residents.pages.restore(&image);
                 } else {
@@ -170,5 +172,5 @@ fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<(Directo
             Ok(())
         },
     )?;
-    Ok((directory, rows))
+    Ok((directory, of_places))
 }

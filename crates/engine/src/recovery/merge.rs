@@ -10,7 +10,6 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
 };
 
 use parking_lot::Mutex;
@@ -24,8 +23,8 @@ use crate::{
     Error, Mode, Result,
     base::receipt::{Dropped, VolumeReceipt},
     index::{Candidates, IndexEntry, Location},
+    read::parts::Parts,
     space::State,
-    volume::Volume,
 };
 
 /// A frame found by the scan.
@@ -51,7 +50,7 @@ impl Sighting {
         (self.hash, Reverse(self.generation), self.cluster, self.offset)
     }
 
-    fn grain(&self, volume: &Volume) -> u64 {
+    fn grain(&self, volume: &Parts) -> u64 {
         volume.medium.grain(self.cluster, u32::from(self.offset) * GRAIN as u32)
     }
 }
@@ -111,7 +110,7 @@ struct Part {
 impl Merge {
     /// Nothing yet but the deletes. A part is of whole segments of the index, for these grow once.
     pub(super) fn new(
-        volume: &Volume,
+        volume: &Parts,
         passes: usize,
         deletes: &Deletes,
         scanned: BTreeSet<u32>,
@@ -168,13 +167,13 @@ impl Merge {
     }
 
     /// Merges what one pass of the scan found, but for large objects and deletes.
-    pub(super) fn enter(&self, volume: &Arc<Volume>, pass: usize) -> Result<Entered> {
+    pub(super) fn enter(&self, volume: &Parts, pass: usize) -> Result<Entered> {
         let own = &self.parts[pass * self.each..(pass + 1) * self.each];
         each_part(volume, own, |part| part.enter(volume, &self.since))
     }
 
     /// Merges everything.
-    pub(super) fn all(&self, volume: &Arc<Volume>) -> Result<Entered> {
+    pub(super) fn all(&self, volume: &Parts) -> Result<Entered> {
         let mut entered = each_part(volume, &self.parts, |part| part.enter(volume, &self.since))?;
         entered.join(&each_part(volume, &self.parts, |part| part.finish(volume, &self.since))?);
         Ok(entered)
@@ -182,7 +181,7 @@ impl Merge {
 
     /// Merges the part of a hash, if that was not done yet. In a cache only, where large objects count without their
     /// chunks.
-    pub(super) fn part_of(&self, volume: &Arc<Volume>, hash: u64) -> Result<Entered> {
+    pub(super) fn part_of(&self, volume: &Parts, hash: u64) -> Result<Entered> {
         let mut part = self.parts[self.number(hash)].lock();
         let mut entered = part.enter(volume, &self.since)?;
         entered.join(&part.finish(volume, &self.since)?);
@@ -191,7 +190,7 @@ impl Merge {
 }
 
 fn each_part(
-    volume: &Volume,
+    volume: &Parts,
     parts: &[Mutex<Part>],
     act: impl Fn(&mut Part) -> Result<Entered> + Sync,
 ) -> Result<Entered> {
@@ -208,7 +207,7 @@ impl Part {
     }
 
     /// Merges the sightings, in the order of their hashes.
-    fn enter(&mut self, volume: &Arc<Volume>, since: &Since) -> Result<Entered> {
+    fn enter(&mut self, volume: &Parts, since: &Since) -> Result<Entered> {
         let mut entered = Entered::default();
         volume.shared.see_generation(self.sightings.iter().map(|sighting| sighting.generation).max().unwrap_or(0));
         self.sightings.sort_unstable_by_key(Sighting::order);
@@ -226,7 +225,7 @@ impl Part {
     }
 
     /// Merges large objects, the oldest of a key first, and applies the deletes.
-    fn finish(&mut self, volume: &Arc<Volume>, since: &Since) -> Result<Entered> {
+    fn finish(&mut self, volume: &Parts, since: &Since) -> Result<Entered> {
         let mut entered = Entered { unread: std::mem::take(&mut self.unread), ..Entered::default() };
         self.manifests.sort_unstable_by_key(|(manifest, _)| manifest.generation);
         for (manifest, vouched) in &self.manifests {
@@ -250,7 +249,7 @@ impl Part {
 
 /// Whether all chunks of a large object are there. A store must not give up the version before for one that
 /// the crash left incomplete; in a cache the chunks may have been evicted, and then no older version may show.
-fn is_whole(volume: &Arc<Volume>, sighting: &Sighting) -> Result<bool> {
+fn is_whole(volume: &Parts, sighting: &Sighting) -> Result<bool> {
     if volume.shared.options.mode == Mode::Cache {
         return Ok(true);
     }
@@ -278,7 +277,7 @@ pub(super) struct Entered {
 
 impl Entered {
     /// Puts one sighting into the index, unless something newer is known of its key.
-    fn enter(&mut self, volume: &Arc<Volume>, sighting: &Sighting, since: &Since) -> Result<()> {
+    fn enter(&mut self, volume: &Parts, sighting: &Sighting, since: &Since) -> Result<()> {
         let hash = sighting.hash;
         if since.deleted(hash, sighting.generation) {
             self.dropped.deleted += 1;
@@ -308,19 +307,13 @@ impl Entered {
     }
 
     /// Drops what may be an older version of something that cannot be read, or a newer one.
-    fn pass_over(&mut self, volume: &Volume, sighting: &Sighting) {
+    fn pass_over(&mut self, volume: &Parts, sighting: &Sighting) {
         self.dropped.unread += 1;
         stays_witness(volume, sighting.cluster);
     }
 
     /// What the checkpoint has of this key, told from other keys of the same place by reading the frame.
-    fn resolve(
-        &mut self,
-        volume: &Arc<Volume>,
-        sighting: &Sighting,
-        known: Candidates,
-        since: &Since,
-    ) -> Result<Resolved> {
+    fn resolve(&mut self, volume: &Parts, sighting: &Sighting, known: Candidates, since: &Since) -> Result<Resolved> {
         let Sighting { hash, generation, .. } = *sighting;
         let mut resolved = Resolved::None;
         for entry in known {
@@ -345,7 +338,7 @@ impl Entered {
     /// key it may be that, or rot: the entry stays, for nothing older is to take its place.
     fn header_of(
         &mut self,
-        volume: &Arc<Volume>,
+        volume: &Parts,
         hash: u64,
         entry: IndexEntry,
         since: &Since,
@@ -383,7 +376,7 @@ impl Entered {
     }
 
     /// Applies a delete to what the index has of the key.
-    fn delete(&mut self, volume: &Arc<Volume>, (hash, generation): (u128, u64), since: &Since) -> Result<()> {
+    fn delete(&mut self, volume: &Parts, (hash, generation): (u128, u64), since: &Since) -> Result<()> {
         for entry in volume.catalog.index.candidates(hash as u64) {
             let known = self.header_of(volume, hash as u64, entry, since, |found| found == hash)?;
             if let Known::CurrentEntry(Header { generation: found, .. }) | Known::Rotten(found) = known
@@ -409,7 +402,7 @@ impl Entered {
 
 /// What was dropped unread the next opening may be able to read, and then has to know what replaced what: its cluster
 /// is not to be written again before there are checkpoints without the one and the other.
-fn stays_witness(volume: &Volume, cluster: u32) {
+fn stays_witness(volume: &Parts, cluster: u32) {
     volume.space.shift(cluster, State::Free, State::Sealed);
     volume.space.told(cluster, volume.log.journal.lock().next_page());
 }

@@ -7,11 +7,11 @@
 mod build;
 mod created_files;
 mod deferred;
+pub(crate) mod folder;
 mod found;
 mod image;
 mod merge;
 mod parallel_read;
-mod places;
 mod ring;
 mod scan;
 mod since;
@@ -20,6 +20,8 @@ mod validate;
 mod volume;
 
 pub(crate) use deferred::Deferred;
+pub use folder::CLEAN;
+pub use found::EPOCH_SHIFT;
 pub use superblock::write_superblock;
 
 use std::{
@@ -45,9 +47,9 @@ use crate::{
     base::group::Groups,
     base::layout::{Env, Layout},
     base::medium::read_twice,
+    base::pinned::Pins,
     cache::memory::Memory,
-    in_place::files,
-    recovery::found::{EPOCH_SHIFT, Found, Identity, too_small},
+    recovery::found::{Found, Identity, too_small},
     recovery::validate::CAPACITY_DEFAULT,
     shared::{Member, STRIPES, Shared},
     space::LayoutKind,
@@ -69,9 +71,9 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     let began = std::time::Instant::now();
     if let Some(Place::Path(path)) = options.places.first() {
         // A folder is opened otherwise than a file is.
-        options.remember(files_at(path).as_ref());
+        options.remember(folder::superblock_at(path).as_ref());
     } else if let Some(Place::Folder(folder)) = options.places.first() {
-        options.remember(files_in(&**folder).as_ref());
+        options.remember(folder::superblock_in(&**folder).as_ref());
     }
     check(&options)?;
     // Dropped last: whatever fails from here on leaves no new file behind.
@@ -106,19 +108,24 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     if identity.may_be_unborn && !shared.options.read_only {
         unopened.iter().try_for_each(volume::rewrite)?;
     }
-    let begun = unopened.into_iter().map(|unopened| volume::begin(unopened, &identity));
-    let begun = begun.collect::<Result<Vec<_>>>()?;
-    let volumes: Vec<Arc<Volume>> = begun.iter().map(|(volume, ..)| Arc::clone(volume)).collect();
+    let mut volumes = Vec::with_capacity(unopened.len());
+    let mut left = Vec::with_capacity(unopened.len());
+    for unopened in unopened {
+        let (volume, receipt, merge) = volume::begin(unopened, &identity)?;
+        left.push((volume.parts().clone(), receipt, merge));
+        volumes.push(volume);
+    }
     if identity.lost != 0 && !shared.options.read_only {
         // They are empty now, durably.
         volumes.iter().try_for_each(|volume| volume.log.write_superblock(|block| block.lost = 0))?;
     }
+    shared.see_generation(shared.pins.opened());
     let members = volumes.iter().map(|volume| {
         let member: Weak<dyn Member> = Arc::<Volume>::downgrade(volume);
         member
     });
     let _ = shared.members.set(members.collect());
-    let deferred = Arc::new(Deferred::new(&shared, begun, began));
+    let deferred = Arc::new(Deferred::new(&shared, left, began));
     Ok(Opened { shared, volumes, layout: None, hasher, deferred, created })
 }
 
@@ -205,9 +212,9 @@ type Opening = (String, Arc<dyn Device>, Option<Arc<dyn Folder>>);
 fn open_place(place: &Place, options: &Options, created: &mut CreatedFiles) -> Result<Opening> {
     let preset = options.preset.name;
     let wrong = |what: &str| Err(Error::Option { name: "places", why: format!("preset {preset} lies {what}") });
-    match (place, options.preset.layout) {
-        (Place::Folder(folder), LayoutKind::Files(_)) => open_folder(folder.backend(), Arc::clone(folder), options),
-        (Place::Path(path), LayoutKind::Files(_)) => {
+    match (place, options.wants_folder()) {
+        (Place::Folder(folder), true) => open_folder(folder.backend(), Arc::clone(folder), options),
+        (Place::Path(path), true) => {
             let name = path.display().to_string();
             let folder = RealFolder::open_with(path, options.file_mode);
             let folder = folder.map_err(|error| unopened(path, options, error))?;
@@ -215,10 +222,10 @@ fn open_place(place: &Place, options: &Options, created: &mut CreatedFiles) -> R
             created.folder(&folder);
             open_folder(name, folder, options)
         }
-        (Place::Device(_), LayoutKind::Files(_)) => wrong("in a folder, not on a device"),
-        (Place::Folder(_), _) => wrong("on a device, not in a folder"),
-        (Place::Device(device), _) => Ok((device.backend(), Arc::clone(device), None)),
-        (Place::Path(path), _) => {
+        (Place::Device(_), true) => wrong("in a folder, not on a device"),
+        (Place::Folder(_), false) => wrong("on a device, not in a folder"),
+        (Place::Device(device), false) => Ok((device.backend(), Arc::clone(device), None)),
+        (Place::Path(path), false) => {
             let name = path.display().to_string();
             let each = options.capacity / options.places.len() as u64;
             if !is_there(path) && each != 0 && each < Map::least_capacity(options.cluster) {
@@ -230,25 +237,6 @@ fn open_place(place: &Place, options: &Options, created: &mut CreatedFiles) -> R
             Ok((name, device, None))
         }
     }
-}
-
-/// The superblock of the store with a file for each object at this path, if there is one.
-fn files_at(path: &Path) -> Option<Superblock> {
-    if !path.is_dir() {
-        return None;
-    }
-    let read = |name| Superblock::decode(&std::fs::read(path.join(name)).unwrap_or_default()).ok();
-    newest(files::SUPERBLOCKS.into_iter().filter_map(read))
-}
-
-/// The same in this folder.
-fn files_in(folder: &dyn Folder) -> Option<Superblock> {
-    let read = |name| Superblock::decode(&folder.read(name).unwrap_or_default()).ok();
-    newest(files::SUPERBLOCKS.into_iter().filter_map(read))
-}
-
-fn newest(blocks: impl Iterator<Item = Superblock>) -> Option<Superblock> {
-    blocks.max_by_key(|block| block.seq)
 }
 
 /// Why a path was not opened: another preset made what is there, if that is it.
@@ -269,7 +257,7 @@ fn is_other(made: &str, options: &Options) -> bool {
 
 /// A folder has no blocks: a device in memory, of which nothing but the superblock is ever written, stands for them.
 fn open_folder(name: String, folder: Arc<dyn Folder>, options: &Options) -> Result<Opening> {
-    let blocks = files::read_superblocks(&*folder)
+    let blocks = folder::read_superblocks(&*folder)
         .map_err(|error| Error::io(format!("{name}: reading the superblocks"), error))?;
     let known = blocks.iter().filter_map(|block| Superblock::decode(block).ok()).map(|block| block.capacity).max();
     let asked = if options.capacity == 0 { CAPACITY_DEFAULT } else { options.capacity };
@@ -323,6 +311,7 @@ fn shared(options: Options, epoch: u64) -> Shared {
         counters: Arc::default(),
         memory: Memory::new(options.preset.retention, room),
         groups: Groups::default(),
+        pins: Pins::default(),
         pool: BufPool::new(idle as usize),
         budget: Budget::default(),
         index_bytes: Arc::default(),

@@ -11,7 +11,7 @@ use picaflor_format::{
 };
 
 use super::image::Unfit;
-use crate::{Error, Result, base::medium::read_twice, volume::Volume};
+use crate::{Error, Result, base::medium::read_twice, read::parts::Parts};
 
 /// The intact pages of this store that are on the ring, by sequence number.
 pub(super) struct Ring {
@@ -27,7 +27,7 @@ const READ: usize = 1 << 20;
 
 impl Ring {
     /// Reads the ring. Pages that cannot be decoded are not there.
-    pub(super) fn read(volume: &Volume) -> Self {
+    pub(super) fn read(volume: &Parts) -> Self {
         let zone = volume.medium.map.journal;
         let (mut pages, mut unread) = (BTreeMap::new(), BTreeMap::new());
         let mut at = zone.start;
@@ -92,7 +92,7 @@ impl Ring {
     ///
     /// # Errors
     /// [`Error::Io`] from the device.
-    pub(super) fn clear_from(&self, volume: &Volume, next: u64) -> Result<()> {
+    pub(super) fn clear_from(&self, volume: &Parts, next: u64) -> Result<()> {
         let mut zeros = volume.shared.pool.take(BLOCK);
         zeros.fill(0);
         let place = |error| Error::io(format!("{}: clearing the journal", volume.medium.place), error);

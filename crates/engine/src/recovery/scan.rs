@@ -14,10 +14,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 use picaflor_format::{
@@ -39,7 +36,7 @@ use crate::{
     base::receipt::VolumeReceipt,
     index::{IndexEntry, Location},
     read::cluster_reader::Use,
-    volume::Volume,
+    read::parts::Parts,
 };
 
 /// Clusters to look at, and which use of each the journal named last.
@@ -49,7 +46,7 @@ pub(super) type Clusters = BTreeMap<u32, Option<u64>>;
 const NEWEST: usize = 64;
 
 /// Bytes of sightings held at one time: half of what memory has left, for nothing else needs it yet.
-fn budget(volume: &Volume) -> usize {
+fn budget(volume: &Parts) -> usize {
     let options = &volume.shared.options;
     let volumes = options.places.len() as u64;
     (volume.shared.tier_budget() / 2 / volumes).max(u64::from(options.cluster)) as usize
@@ -58,7 +55,7 @@ fn budget(volume: &Volume) -> usize {
 /// Scans `clusters`, behind a checkpoint whose directory has this sequence number. What is there is to be merged into
 /// the volume's index; where it was too much for the memory, part of it is by now.
 pub(super) fn gather(
-    volume: &Arc<Volume>,
+    volume: &Parts,
     clusters: &Clusters,
     deletes: &Deletes,
     checkpoint: u64,
@@ -123,7 +120,7 @@ struct Found {
 }
 
 impl Look {
-    fn begin(volume: &Volume, named: &[Named], readers: usize) -> Result<Self> {
+    fn begin(volume: &Parts, named: &[Named], readers: usize) -> Result<Self> {
         let Superblock { durable: known, sealed_below, .. } = volume.log.superblock();
         let mut look = Self { durable: HashMap::new(), sealed_below, frames: 0, table: AtomicUsize::new(BLOCK) };
         let mut durable = HashMap::from([(known >> EPOCH_SHIFT, known)]);
@@ -150,7 +147,7 @@ impl Look {
         Ok(look)
     }
 
-    fn last_use(&self, volume: &Volume, cluster: u32, seq: Option<u64>) -> Result<Use> {
+    fn last_use(&self, volume: &Parts, cluster: u32, seq: Option<u64>) -> Result<Use> {
         let found = volume.medium.last_use(cluster, seq, self.table.load(Relaxed))?;
         if let Use::Sealed(last, rows) = &found {
             volume.residents.pages.note_division(cluster, last.page);
@@ -159,7 +156,7 @@ impl Look {
         Ok(found)
     }
 
-    fn inside(&self, volume: &Volume, &(cluster, seq): &Named) -> Result<Found, Unfit> {
+    fn inside(&self, volume: &Parts, &(cluster, seq): &Named) -> Result<Found, Unfit> {
         let mut found = Found::default();
         let rows = match self.last_use(volume, cluster, seq)? {
             // Not sealed when the crash came: its frames stand on their own.
@@ -213,7 +210,7 @@ fn is_intact(cluster: &[u8], row: &Row) -> bool {
 /// Clusters that may have been written since the checkpoint hold nothing that it knows, and those of checkpoints no
 /// object: what this one has there left while it was taken.
 pub(super) fn drop_overwritten<'a>(
-    volume: &Volume,
+    volume: &Parts,
     clusters: impl Iterator<Item = &'a u32>,
     receipt: &mut VolumeReceipt,
 ) {

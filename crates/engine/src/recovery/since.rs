@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use picaflor_common::HashKeyed;
 use picaflor_format::{BLOCK, frame::Header};
 
-use crate::{Mode, Result, read::cluster_reader::Use, volume::Volume};
+use crate::{Mode, Result, read::cluster_reader::Use, read::parts::Parts};
 
 pub(super) struct Since {
     /// Deletes, by the short hash, as rows have it.
@@ -28,7 +28,7 @@ impl Since {
 
     /// The last use of the cluster that an entry of the checkpoint leads to; none for one that was scanned, and for one
     /// that a cache cannot read.
-    fn last_use(&self, volume: &Volume, grain: u64) -> Result<Option<(u32, Use)>> {
+    fn last_use(&self, volume: &Parts, grain: u64) -> Result<Option<(u32, Use)>> {
         let Some(cluster) = volume.medium.cluster_of(grain).filter(|cluster| !self.scanned.contains(cluster)) else {
             return Ok(None);
         };
@@ -42,7 +42,7 @@ impl Since {
     /// Whether the frame with this mark, to which an entry of the checkpoint leads, was written after the checkpoint
     /// and nothing vouches for it: a crash kept its cluster and took the note of the grant. What is shown of it could
     /// be gone after the next one.
-    pub(super) fn wrote_untold(&self, volume: &Volume, grain: u64, mark: u64) -> Result<bool> {
+    pub(super) fn wrote_untold(&self, volume: &Parts, grain: u64, mark: u64) -> Result<bool> {
         let seq = match self.last_use(volume, grain)? {
             Some((_, Use::Sealed(last, _))) => last.seq,
             Some((_, Use::Unsealed(seq))) => seq,
@@ -55,7 +55,7 @@ impl Since {
     /// Hash and generation of the frame to which an entry of the checkpoint leads, and which is not intact: by the
     /// table of its cluster, or, where that was never sealed, by the frame's own header. None where the cluster was
     /// written since.
-    pub(super) fn rotten_at(&self, volume: &Volume, grain: u64, grains: u32) -> Result<Option<(u64, u64)>> {
+    pub(super) fn rotten_at(&self, volume: &Parts, grain: u64, grains: u32) -> Result<Option<(u64, u64)>> {
         Ok(match self.last_use(volume, grain)? {
             Some((cluster, Use::Sealed(last, rows))) if last.seq <= self.checkpoint => {
                 let row = rows.iter().find(|row| volume.medium.grain(cluster, row.offset) == grain);

@@ -98,7 +98,7 @@ pub(super) fn capacity_within(bytes: u64, layout: LayoutKind) -> u64 {
     let most = match layout {
         LayoutKind::Ring => address_limit,
         LayoutKind::Other(_) => u64::MAX,
-        _ => IN_PLACE_MAX.min(address_limit),
+        LayoutKind::Places(_) => IN_PLACE_MAX.min(address_limit),
     };
     bytes.min(most) / BLOCK as u64 * BLOCK as u64
 }

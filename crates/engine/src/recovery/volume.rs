@@ -9,7 +9,9 @@ use std::{
 };
 
 use picaflor_format::{
-    BLOCK, hot,
+    BLOCK,
+    doubt::Doubt,
+    hot,
     journal::{Page, Record},
     superblock::Superblock,
     zone::{HOT_SLOT, Map},
@@ -19,21 +21,21 @@ use super::{
     found::{EPOCH_SHIFT, Found, Identity},
     image::{Unfit, load_directory, load_newest, own_clusters, previous_checkpoint},
     merge::{Deletes, Merge},
-    places,
     ring::Ring,
     scan,
 };
 use crate::{
     Error, Mode, Result,
-    background::scrub::Scrub,
     base::layout::LayoutPlace,
     base::medium::read_twice,
+    base::pinned::Reader,
     base::receipt::VolumeReceipt,
     index::IndexEntry,
     log::checkpoint::CheckpointState,
     log::journal::Journal,
     log::known::Known,
-    recovery::build::{build, fresh},
+    read::parts::Parts,
+    recovery::build::{Begin, assemble, build, fresh},
     shared::Shared,
     space::State,
     volume::Volume,
@@ -49,33 +51,30 @@ pub(super) struct Unopened {
     ring: Option<(Ring, bool)>,
 }
 
-/// Makes one volume and reads what is on it.
+/// Makes one volume, as it is on its device.
 pub(super) fn read(number: usize, found: Found, shared: &Arc<Shared>, identity: &Identity) -> Result<Unopened> {
     let created = found.superblock.is_none();
     let superblock = found.superblock.unwrap_or_else(|| fresh(&found, shared, identity, number));
-    let volume = build(number, found, shared, identity, superblock)?;
-    let ring = (!created).then(|| Ring::read(&volume));
-    let place = volume.medium.place.clone();
-    let mut receipt = VolumeReceipt { place, created: ring.is_none(), checkpoint: "none", ..VolumeReceipt::default() };
-    let Some(ring) = ring else {
-        return Ok(Unopened { volume: Arc::new(volume), receipt, merge: None, ring: None });
-    };
-    let (hot_seq, hot) = read_hot_log(&volume);
+    let (parts, lanes) = build(number, found, shared, identity, superblock)?;
+    let place = parts.medium.place.clone();
+    let mut receipt = VolumeReceipt { place, created, checkpoint: "none", ..VolumeReceipt::default() };
+    if created {
+        let volume = Arc::new(assemble(parts, lanes, Begin::default()));
+        return Ok(Unopened { volume, receipt, merge: None, ring: None });
+    }
+    let ring = Ring::read(&parts);
+    let (hot_seq, hot) = read_hot_log(&parts);
     receipt.hot = hot.len();
-    volume.checkpointer.set_hot_seq(hot_seq);
-    let volume = Arc::new(volume);
     // Whether it failed while the others of its store went on.
     let lost = identity.lost >> number & 1 == 1;
-    let recovered = recover(&volume, ring, lost, &mut receipt)?;
-    receipt.clean = recovered.clean;
-    let mut volume = Arc::into_inner(volume).ok_or(Error::Closed)?;
+    let Recovered { journal, ring, checkpointer, merge, known, clean, cold } =
+        recover(&parts, ring, lost, &mut receipt)?;
+    receipt.clean = clean;
+    parts.log.go_on_with(journal);
     // Who may not write is told of damage by those who find it, and drops nothing beforehand.
-    volume.scrubber.scrub = Scrub::new(hot, !recovered.clean && !shared.options.read_only);
-    volume.scrubber.known = recovered.known;
-    *volume.log.journal.lock() = recovered.journal;
-    *volume.checkpointer.state.lock() = recovered.checkpointer;
-    let (merge, ring) = (recovered.merge, Some((recovered.ring, recovered.cold)));
-    Ok(Unopened { volume: Arc::new(volume), receipt, merge, ring })
+    let verify = (!clean || known.may_mislead()) && !shared.options.read_only;
+    let begin = Begin { checkpointer: checkpointer.after_hot_log(hot_seq), known, scrub: (hot, verify) };
+    Ok(Unopened { volume: Arc::new(assemble(parts, lanes, begin)), receipt, merge, ring: Some((ring, cold)) })
 }
 
 /// Writes the superblock again as it was read. The run that made the volume may have been killed before it was durable,
@@ -91,13 +90,17 @@ pub(super) fn begin(unopened: Unopened, identity: &Identity) -> Result<(Arc<Volu
         return Ok((volume, receipt, merge));
     }
     let preset = volume.shared.preset.number();
-    volume.log.write_superblock(|block| (block.epoch, block.preset) = (identity.epoch, preset))?;
+    // A cache finds such entries one by one, as it has room.
+    let doubt = if volume.shared.options.mode == Mode::Store { volume.scrubber.known.doubt } else { Doubt::default() };
+    volume.log.write_superblock(|block| {
+        (block.epoch, block.preset, block.doubt) = (identity.epoch, preset, doubt);
+    })?;
     if identity.doubtful {
         volume.log.write_superblock(|_| ())?;
     }
     if let Some((ring, cold)) = ring {
         let next = volume.log.journal.lock().next_page();
-        ring.clear_from(&volume, next)?;
+        ring.clear_from(volume.parts(), next)?;
         if receipt.checkpoint == "previous" {
             // Or the next checkpoint would keep the damaged one beside itself, and free this.
             volume.log.write_superblock(|block| (block.current, block.previous) = (block.previous, None))?;
@@ -148,13 +151,13 @@ fn why_lost(number: usize, block: &Superblock) -> &'static str {
     }
 }
 
-fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeReceipt) -> Result<Recovered> {
+fn recover(volume: &Parts, ring: Ring, lost: bool, receipt: &mut VolumeReceipt) -> Result<Recovered> {
     let block = volume.log.superblock();
     if lost {
         let why = why_lost(volume.medium.number, &block).to_owned();
         return cold_start(volume, why.into(), ring, receipt);
     }
-    let (loaded, rows) = match load_newest(volume, &block, receipt) {
+    let (loaded, images) = match load_newest(volume, &block, receipt) {
         Ok(loaded) => loaded.unzip(),
         Err(why) => return cold_start(volume, why, ring, receipt),
     };
@@ -184,10 +187,10 @@ fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeRec
     }
     volume.residents.checkpoint_held.store((parts.len() + previous.len()) as u32, Relaxed);
     let journal = Journal::new(volume.medium.map, block.store as u64, next_page, start, older);
-    if let Some(in_place) = &volume.catalog.in_place {
+    if let Some(places) = &volume.catalog.places {
         let since = pages.iter().position(|page| page.seq >= start).unwrap_or(pages.len());
-        let rows = rows.unwrap_or_default();
-        let told = places::restore(volume, in_place, (rows, directory.cursor), &pages[since..], receipt)?;
+        let image = (images.unwrap_or_default(), directory.cursor);
+        let told = places.restore(volume, image, &pages[since..], receipt)?;
         let checkpointer = CheckpointState::restored(parts, previous, 0);
         let known = Known { crashed: told, ..Known::default() };
         return Ok(Recovered { journal, ring, checkpointer, merge: None, known, clean: !told, cold: false });
@@ -216,15 +219,25 @@ fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeRec
     let closed = block.current.is_none_or(|current| current.seq >> EPOCH_SHIFT == block.epoch);
     let clean = closed && clusters.is_empty() && !deleted;
     let checkpointer = CheckpointState::restored(parts, previous, clusters.len() as u64);
-    let first = block.previous.map_or(checkpoint, |previous| previous.seq.min(checkpoint));
-    let known = Known { checkpoint: first, page: next_page, crashed: !clean };
+    let first = block.previous.filter(|_| !all_young).map_or(checkpoint, |older| older.seq.min(checkpoint));
+    let known = Known { doubt: doubt(&block, &pages, first, clean), page: next_page, crashed: !clean };
     Ok(Recovered { journal, ring, checkpointer, merge, known, clean, cold: false })
+}
+
+/// The uses of clusters of which crashes may have taken the note, by the log since the checkpoint numbered `first`.
+fn doubt(block: &Superblock, pages: &[Page], first: u64, clean: bool) -> Doubt {
+    if clean {
+        return block.doubt;
+    }
+    let seq = |record: &Record| if let Record::Reserve { seq, .. } = record { Some(*seq) } else { None };
+    let told: BTreeSet<u64> = pages.iter().flat_map(|page| page.records.iter().filter_map(seq)).collect();
+    block.doubt.and(&Doubt::not_told(first + 1..(block.epoch + 1) << EPOCH_SHIFT, told))
 }
 
 /// What is in these clusters, to be merged by a cache when it is open. A store merges it here: until then it may be
 /// refused, and large objects of which chunks are missing do not count.
 fn gather(
-    volume: &Arc<Volume>,
+    volume: &Parts,
     clusters: &scan::Clusters,
     deletes: &Deletes,
     checkpoint: u64,
@@ -250,13 +263,17 @@ struct Told {
 }
 
 /// Reads the records; `start` is the checkpoint's first page.
-fn told(volume: &Volume, pages: &[Page], start: u64) -> Told {
+fn told(volume: &Parts, pages: &[Page], start: u64) -> Told {
     let mut deletes = Deletes::default();
     let mut clusters = scan::Clusters::new();
     let mut young = BTreeSet::new();
     let mut deleted = false;
+    let mut pinned = Reader::default();
     for (since, record) in pages.iter().flat_map(|page| page.records.iter().map(|record| (page.seq >= start, *record)))
     {
+        if since {
+            pinned.next(&record, &volume.shared.pins);
+        }
         match record {
             Record::Reserve { cluster, seq } if cluster < volume.space.count() => {
                 young.insert(cluster);
@@ -281,7 +298,7 @@ fn told(volume: &Volume, pages: &[Page], start: u64) -> Told {
 /// not even the superblock that was read a moment ago: that is a cable or a controller, what is on the device is as
 /// good as ever, and to start empty would write over it. One bad place is no such reason, for it does not heal, and the
 /// cache would never open again.
-fn cold_start(volume: &Arc<Volume>, why: Unfit, ring: Ring, receipt: &mut VolumeReceipt) -> Result<Recovered> {
+fn cold_start(volume: &Parts, why: Unfit, ring: Ring, receipt: &mut VolumeReceipt) -> Result<Recovered> {
     let why = match (why, volume.shared.options.mode) {
         (Unfit::Damaged(why), Mode::Store) => {
             let mend = "what was deleted or replaced could come back, so it is not opened; restore it from a copy, or remove it to start empty";
@@ -303,13 +320,13 @@ fn cold_start(volume: &Arc<Volume>, why: Unfit, ring: Ring, receipt: &mut Volume
 }
 
 /// Whether the device does not even read what it has just read.
-fn is_gone(volume: &Volume) -> bool {
+fn is_gone(volume: &Parts) -> bool {
     let mut block = volume.shared.pool.take(BLOCK);
     (0..2).all(|slot| read_twice(&*volume.medium.device, Map::superblock(slot), &mut block).is_err())
 }
 
 /// The newer intact hot log: its number, and the places it names.
-fn read_hot_log(volume: &Volume) -> (u64, Vec<u64>) {
+fn read_hot_log(volume: &Parts) -> (u64, Vec<u64>) {
     let read = |slot| {
         let mut buf = volume.shared.pool.take(HOT_SLOT as usize);
         volume.medium.device.read(Map::hot(slot), &mut buf).ok()?;

@@ -13,6 +13,7 @@ use picaflor_format::{
 
 use crate::{
     Options, Result,
+    base::blocked::{Blocked, Purpose},
     base::frame::Draft,
     base::policy::Placement,
     base::stats::add,
@@ -20,7 +21,6 @@ use crate::{
     index::{IndexEntry, Location},
     read::parts::Parts,
     space::{SPARE, State},
-    write::blocked::{Blocked, Purpose},
     write::pieces::{SMALL, fills_with_others},
     write::placement::Class,
 };
@@ -72,7 +72,7 @@ impl Appender {
             Ok(slot) => slot,
             Err(blocked) => return Ok(Err(blocked)),
         };
-        Ok(self.parts.catalog.enter_in(slot, draft, old))
+        Ok(self.parts.catalog.enter_in(slot, draft, old).map(drop))
     }
 
     /// Most bytes of buffers that are open or wait for the device.
@@ -197,10 +197,6 @@ impl Appender {
     /// Closes an open buffer and queues it for the device. A buffer with nothing in it stays.
     pub(crate) fn seal(&self, lane: &mut Option<u32>) -> Result<()> {
         let Some(slot) = *lane else { return Ok(()) };
-        if self.parts.catalog.in_place.is_some() {
-            // What is gathered there is placed by a commit, object by object.
-            return Ok(());
-        }
         let (granted, seq, site) = match &*self.parts.catalog.buffers.slot(slot).read() {
             Slot::Open(open) if !open.is_empty() => (open.cluster, open.seq, open.class.site()),
             _ => return Ok(()),

@@ -19,21 +19,20 @@ use picaflor_common::Turn;
 use picaflor_device::{Op, Request};
 
 use crate::{
-    Error, Result, base::stats::add, cache::buffers::Slot, cache::memory::Resident, in_place::placing::Placing,
-    read::parts::Parts, space::State, write::append::Appender, write::packing::Packer,
+    Error, Result, base::stats::add, cache::buffers::Slot, cache::memory::Resident, read::parts::Parts, space::State,
+    write::append::Appender, write::packing::Packer,
 };
 
 pub(crate) struct Committer {
     parts: Parts,
     pub(crate) appender: Arc<Appender>,
     pub(crate) packer: Arc<Packer>,
-    pub(crate) placing: Option<Arc<Placing>>,
 }
 
 impl Committer {
-    pub(crate) fn new(parts: &Parts, packer: &Arc<Packer>, placing: Option<&Arc<Placing>>) -> Self {
+    pub(crate) fn new(parts: &Parts, packer: &Arc<Packer>) -> Self {
         let (packer, appender) = (Arc::clone(packer), Arc::clone(&packer.appender));
-        Self { parts: parts.clone(), appender, packer, placing: placing.cloned() }
+        Self { parts: parts.clone(), appender, packer }
     }
 
     /// Writes what is queued. With `drain`, returns only when what was queued at the call is on the device.
@@ -164,8 +163,11 @@ impl Committer {
         let turn = self.parts.log.queue.turn.lock();
         self.parts.log.queue.deadline.store(u64::MAX, Relaxed);
         let sealed = self.parts.log.next_seal.load(Relaxed).saturating_sub(1);
-        if let Some(in_place) = self.parts.catalog.in_place.as_ref().filter(|_| !self.parts.shared.has_checkpoints()) {
-            return in_place.commit_untold();
+        let places = self.parts.catalog.places.as_ref();
+        if let Some(places) = places.filter(|_| !self.parts.shared.has_checkpoints()) {
+            places.commit_untold()?;
+            add(&self.parts.shared.counters.commits, 1);
+            return Ok(());
         }
         self.parts.log.note_losses()?;
         // Before anything is taken: what a commit that is refused leaves behind the next one finds.
@@ -174,12 +176,10 @@ impl Committer {
         }
         // Before the note: whom it has to give up is told of by this commit.
         self.packer.pack_promised(|| self.pump(&turn, true))?;
-        // In place there are no pieces, and all records keep their order.
-        let begun =
-            if self.parts.catalog.in_place.is_some() { usize::MAX } else { self.parts.log.journal.lock().pending() };
-        // Before the records are taken: whatever these leave behind is told by them, or by what is in buffers.
-        let ready = self.parts.catalog.in_place.as_ref().map(|in_place| in_place.ready_extents());
-        self.placing.as_ref().map_or(Ok(()), |placing| placing.empty_lanes())?;
+        // Where objects have places there are no pieces, and all records keep their order.
+        let begun = if places.is_some() { usize::MAX } else { self.parts.log.journal.lock().pending() };
+        // Before the records are taken: whatever left is told by them.
+        let settle = places.map(|places| places.begin_commit(&self.parts)).transpose()?;
         let mut writes = self.gather_pieces()?;
         // With the pieces: their clusters' reservations are among the records. And before the queue is looked at: a
         // buffer that is sealed from now on is forgotten only when what is taken here is on the device.
@@ -189,8 +189,8 @@ impl Committer {
             return Err(self.parts.log.refused_journal());
         };
         writes.extend(pages.into_iter().map(|(offset, page)| (offset, page.into_bytes())));
-        // After them: what they tell of is in the packet by now.
-        self.parts.catalog.in_place.as_ref().map_or(Ok(()), |in_place| in_place.flush_packet())?;
+        // After them: what they tell of is held by now.
+        places.map_or(Ok(()), |places| places.write_held())?;
         let written = self.write_gathered(&turn, writes);
         self.pump(&turn, true);
         if let Some(failure) = self.parts.log.commits.failure() {
@@ -199,7 +199,9 @@ impl Committer {
         let done = written.and_then(|()| self.parts.medium.sync());
         done.map_err(|error| self.parts.medium.io("making puts durable", error))?;
         self.parts.log.durable_seal.fetch_max(sealed, Relaxed);
-        self.parts.catalog.in_place.iter().zip(ready).for_each(|(in_place, ready)| in_place.settle_extents(ready));
+        if let Some(settle) = settle {
+            settle();
+        }
         add(&self.parts.shared.counters.commits, 1);
         Ok(())
     }
@@ -208,9 +210,6 @@ impl Committer {
     /// whatever was being sealed is queued by now.
     pub(crate) fn gather_pieces(&self) -> Result<Vec<(u64, Bytes)>> {
         let mut writes = Vec::new();
-        if self.parts.catalog.in_place.is_some() {
-            return Ok(writes);
-        }
         for lane in &self.appender.lanes {
             for open in lane.lock().iter_mut() {
                 writes.extend(self.take_piece(open)?);

@@ -14,7 +14,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use picaflor_format::{frame::Manifest, zone::SLOT};
+use picaflor_format::frame::Manifest;
 
 use crate::{
     Error, Result,
@@ -83,8 +83,8 @@ impl Appender {
         if may { Ok(()) } else { Err(self.full(needed)) }
     }
 
-    /// Bytes that a store in place could still take, compaction included.
+    /// Bytes that a store whose objects have places of their own could still take.
     pub(crate) fn free_bytes(&self) -> u64 {
-        self.parts.catalog.in_place.as_ref().map_or(0, |in_place| in_place.extents.slots().0 * SLOT)
+        self.parts.catalog.places.as_ref().map_or(0, |places| places.fill().free)
     }
 }

@@ -1,7 +1,6 @@
 //! From an object to the device: placement, objects that wait to be packed, open buffers, flush.
 
 pub(crate) mod append;
-pub(crate) mod blocked;
 pub(crate) mod compact;
 pub(crate) mod flush;
 pub(crate) mod full;

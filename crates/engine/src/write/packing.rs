@@ -21,6 +21,7 @@ use picaflor_format::frame::{self, Kind};
 
 use crate::{
     Departure, Durability, Mode, Result,
+    base::blocked::{Blocked, Purpose},
     base::frame::Draft,
     base::frame::Frame,
     base::group::CheckpointInterval,
@@ -32,7 +33,6 @@ use crate::{
     read::parts::Parts,
     space::SPARE,
     write::append::Appender,
-    write::blocked::{Blocked, Purpose},
     write::placement::Class,
     write::staging::{StagedObject, Staging},
 };

@@ -14,6 +14,7 @@ mod log;
 mod memory;
 mod opening;
 mod packing;
+mod pins;
 mod placement;
 mod ranges;
 mod refused;

@@ -157,3 +157,18 @@ fn a_pause_takes_a_checkpoint_so_that_a_crash_leaves_little_to_scan() {
     let receipt = store.receipt();
     assert!(receipt.volumes[0].scanned_clusters <= 2, "{receipt}");
 }
+
+#[test]
+fn what_was_hot_in_the_last_run_is_what_an_opening_warms_however_many_hot_logs_the_one_before_wrote() {
+    let options = by_hand(Arc::new(MemoryDevice::new(32 * MIB))).durability(Durability::None);
+    crashed(&options);
+    // After a crash a close takes two checkpoints, so it writes two hot logs.
+    let store = Store::open(options.clone()).unwrap();
+    (0..20).chain(0..20).for_each(|i| assert_eq!(read(&store, &key(i)), expected(i)));
+    store.close().unwrap();
+    let store = Store::open(options.clone()).unwrap();
+    assert!(store.receipt().volumes[0].hot > 0);
+    // Nothing is asked for in this run, and nobody steps.
+    store.close().unwrap();
+    assert_eq!(Store::open(options).unwrap().receipt().volumes[0].hot, 0);
+}

@@ -184,7 +184,7 @@ fn an_audit_tells_what_it_could_not_read_from_what_is_damaged() {
 fn an_older_version_that_cannot_be_read_beside_another_key_of_its_place_does_not_stay() {
     for (preset, replaced) in [("picaflor", 0), ("picaflor", 1), ("stream-pack", 0), ("stream-pack", 1)] {
         let faulty = FaultyDevice::new(Arc::new(MemoryDevice::with_block_size(32 * MIB, 512)), 1);
-        let options = by_hand(Arc::new(faulty.clone())).as_preset(preset).unwrap();
+        let options = picaflor_literature::as_preset(by_hand(Arc::new(faulty.clone())), preset).unwrap();
         // So that the entry a put replaces is looked for on the device.
         let options = options.with(|options| options.eviction_listener = Some(Arc::new(|_: &[u8], _| ())));
         let keys = twins(7);

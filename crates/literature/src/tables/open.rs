@@ -35,6 +35,7 @@ use picaflor::{
 };
 
 use super::{Rest, TableLayout, error::of_table, room::Room};
+use crate::piece::payload_max;
 
 /// The part of the memory that index pages may take.
 const CACHE_SHARE: u64 = 4;
@@ -83,7 +84,7 @@ impl TableLayout {
             large,
             groups,
             hasher: Hasher::new(superblock.seed),
-            payload_max: env.payload_max(room),
+            payload_max: payload_max(&*env, room),
             put_room: Room::new(env.memory()),
             stamps: (0..env.stripes()).map(|_| AtomicU64::new(0)).collect(),
             under_way: Mutex::new(HashSet::new()),

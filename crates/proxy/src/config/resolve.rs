@@ -4,12 +4,13 @@ use std::{collections::HashSet, net::SocketAddr, path::PathBuf};
 
 use super::{
     AdminConfig, CacheConfig, CertificateConfig, Config, Deletes, ForwardConfig, FrontConfig, LimitsConfig, LogConfig,
-    Low, LowCache, LowCertificate, LowFront, LowLimits, LowOrigin, LowStore, LowTls, Size, Span, StoreConfig,
-    TlsConfig, durability, file::ConfigError, machine, units,
+    Low, LowCache, LowCertificate, LowFront, LowLimits, LowOrigin, LowRule, LowStore, LowTls, PurgeConfig, Size, Span,
+    StoreConfig, TlsConfig, durability, file::ConfigError, machine, units,
 };
 use crate::{
     certs::{self, Pair, Part},
     origin_tls,
+    ruleset::Ruleset,
 };
 
 impl Low {
@@ -54,11 +55,27 @@ impl Low {
             connect_ports: self.forward.connect_ports.unwrap_or_else(|| vec![443]),
         };
         let front = front(self.front)?;
+        rules(&self.rule)?;
+        let purge = PurgeConfig { clients: self.purge.clients.unwrap_or_default() };
         let cache = cache(self.cache, store.capacity)?;
         let log =
             LogConfig { format: self.log.format.unwrap_or_default(), to: self.log.to.unwrap_or_else(|| "off".into()) };
         let limits = limits(self.limits)?;
-        Ok(Config { listen, workers, store, admin, forward, front, tls, cache, limits, log, origin })
+        Ok(Config {
+            listen,
+            workers,
+            store,
+            admin,
+            forward,
+            front,
+            purge,
+            tls,
+            cache,
+            limits,
+            log,
+            origin,
+            rule: self.rule,
+        })
     }
 }
 
@@ -67,6 +84,11 @@ impl Low {
     pub(crate) fn resolve_tls(&self) -> Result<Option<TlsConfig>, ConfigError> {
         tls(self.tls.clone())
     }
+}
+
+/// The rules, checked.
+pub(crate) fn rules(low: &[LowRule]) -> Result<Ruleset, ConfigError> {
+    Ruleset::new(low).map_err(|(key, why)| ConfigError::value(&format!("rule.{key}"), why))
 }
 
 fn front(low: LowFront) -> Result<FrontConfig, ConfigError> {

@@ -59,6 +59,7 @@ fn a_value_that_cannot_be_is_named_with_file_line_and_key() {
         ("[admin]\ntoken = \"short\"\n", 2, "admin.token"),
         ("[front]\nproxy_protocol = true\n", 2, "front.proxy_protocol"),
         (origins, 6, "origin.url"),
+        ("[[rule]]\npath = \"/a\"\n\n[[rule]]\npath = \"b\"\n", 5, "rule.path"),
         ("[store]\n# small\ncapacity = \"100KiB\"\n", 3, "store.capacity"),
         ("[store]\npath = \"/tmp/none\"\ncapacity = \"900TiB\"\n", 3, "store.capacity"),
         ("[store]\ncapacity = \"64MiB\"\nmemory = \"1MiB\"\n", 3, "store.memory"),
@@ -108,7 +109,8 @@ fn deletes_are_as_durable_as_puts_unless_told_otherwise() {
 
 #[test]
 fn the_resolved_configuration_is_a_valid_file() {
-    let text = "listen = [\"127.0.0.1:0\"]\n[[origin]]\nurl = \"http://127.0.0.1:8080\"\n[log]\nformat = \"json\"\n";
+    let text = "listen = [\"127.0.0.1:0\"]\n[[origin]]\nurl = \"http://127.0.0.1:8080\"\n[log]\nformat = \"json\"\n\
+        [[rule]]\nhost = \"a\"\nttl = \"1h\"\nmax_object = \"1 MiB\"\nresponse_set = { Server = \"x\" }\n";
     let config = parse(text).unwrap();
     let again = parse(&config.to_toml()).unwrap();
     assert_eq!(config.to_toml(), again.to_toml());

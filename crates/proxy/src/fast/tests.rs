@@ -17,7 +17,8 @@ use crate::{
     Low, Server,
     clock::unix_millis,
     conn::{Client, Conn},
-    head, key,
+    head::{self, Note},
+    key,
     key::Side,
     proxy::Worker,
     rules::Policy,
@@ -51,7 +52,12 @@ fn a_client_that_sends_requests_ahead_has_its_turn_and_then_others_theirs() {
         stale_while_revalidate: 0,
         stale_if_error: None,
     };
-    let metadata = head::encode(StatusCode::OK, &HeaderMap::new(), &policy, now, None);
+    let metadata = head::encode(
+        StatusCode::OK,
+        &HeaderMap::new(),
+        &Note { policy: &policy, received: now, seq: 0, tags: &[] },
+        None,
+    );
     let mut key = Vec::new();
     key::url(&mut key, Side::Forward, b"a", b"/").unwrap();
     proxy.store.put_with(&key, b"body", &PutOptions::new().metadata(metadata)).unwrap();

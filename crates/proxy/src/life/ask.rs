@@ -46,12 +46,14 @@ impl Ask {
         let takes_trailers = origin::takes_trailers(&headers);
         origin::strip_hop_by_hop(&mut headers);
         headers.remove(header::EXPECT);
+        target.action.on_request(&mut headers);
         if target.side.is_for_origin() {
             let scheme = if target.side == Side::Encrypted { "https" } else { "http" };
             front::tell(&mut headers, conn, &target.host_field, scheme);
             // Whether it holds is seen by what the origin has now, or by what is fresh.
             asked.directives.no_cache |= validate::has_precondition(&headers);
-            if worker.proxy.config.cache.client_directives == ClientDirectives::Ignore {
+            let directives = target.action.client_directives.unwrap_or(worker.proxy.config.cache.client_directives);
+            if directives == ClientDirectives::Ignore {
                 asked.ignore();
             }
         }
@@ -148,6 +150,7 @@ impl Ask {
     /// The origin's response head as the client gets it.
     pub(crate) fn clean(&self, parts: &mut http::response::Parts) {
         origin::strip_hop_by_hop(&mut parts.headers);
+        self.target.action.on_response(&mut parts.headers);
         origin::add_via(&mut parts.headers, &self.worker.proxy.via);
         parts.version = Version::HTTP_11;
         parts.headers.entry(header::DATE).or_insert_with(|| date(unix_millis()));

@@ -16,6 +16,7 @@ use crate::{
     pace::Pace,
     passed::Passed,
     payload::Payload,
+    purge::{sequence::Begun, tags, taking},
     reason::{Bypass, Denied, NoAnswer, NotStored, OriginFailure, Outcome},
     respond::{Answer, CACHE_STATUS, denied, failed},
     rules::{
@@ -46,7 +47,7 @@ impl Ask {
         let ask = Arc::new(self);
         let result = if rules::is_unsafe(&ask.method) {
             let asking = ask.clone();
-            let seen = keep::to_its_end(&ask.worker.proxy, async move { asking.change(request).await });
+            let seen = taking::to_its_end(&ask.worker.proxy, async move { asking.change(request).await });
             seen.await.unwrap_or(Err(OriginFailure::Closed.into()))
         } else {
             ask.worker.pools.send(&ask.target, request).await
@@ -87,6 +88,7 @@ impl Ask {
 
     /// HEAD that nothing fresh answers. What it brings updates or drops the stored response (RFC 9111 4.3.5).
     pub(crate) async fn pass_head(self, stale: Option<Hit>, fwd: &'static str) -> Answer {
+        let begun = self.worker.proxy.purges.begin(&self.target.key);
         let sent = unix_millis();
         match self.worker.pools.get(&self.target, &self.method, &self.outgoing(), Some(&self.interim)).await {
             Ok(response) => {
@@ -95,7 +97,7 @@ impl Ask {
                         return self.stale(hit, "stale-if-error");
                     }
                     if response.status() == http::StatusCode::OK {
-                        self.update_from_head(hit, &response, sent).await;
+                        self.update_from_head(hit, &response, begun, sent).await;
                     }
                 }
                 let mut answer = self.passed(response, fwd, "");
@@ -109,7 +111,7 @@ impl Ask {
         }
     }
 
-    async fn update_from_head(&self, hit: &Hit, response: &Response<Arriving>, sent: u64) {
+    async fn update_from_head(&self, hit: &Hit, response: &Response<Arriving>, begun: Begun, sent: u64) {
         let proxy = &self.worker.proxy;
         let mut fields = hit.fields();
         let new = response.headers();
@@ -118,12 +120,12 @@ impl Ask {
         let unchanged =
             same(&header::ETAG) && same(&header::LAST_MODIFIED) && len.is_none_or(|len| len == hit.object.len());
         if !unchanged {
-            keep::drop_response(proxy, &self.target.key, &hit.key).await;
+            taking::drop_response(proxy, &self.target.key, &hit.key).await;
             return;
         }
-        let epoch = proxy.epochs.now(&self.target.key);
         let mut new = new.clone();
         origin::strip_hop_by_hop(&mut new);
+        self.target.action.on_response(&mut new);
         validate::freshen(&mut fields, &new);
         let received = unix_millis();
         fields.entry(header::DATE).or_insert_with(|| crate::clock::date(received));
@@ -137,16 +139,21 @@ impl Ask {
             received,
             for_origin: self.target.side.is_for_origin(),
         };
-        match admit::admit(&exchange, &proxy.config.cache) {
+        let admitted = admit::admit(&exchange, &proxy.config.cache);
+        match self.target.action.on_policy(admitted, exchange.status, received) {
             Ok(policy) => {
                 let new = keep::Fresh { fields: &fields, policy, received };
-                keep::freshen(proxy, &self.target.key, epoch, hit, &new, &self.hints());
+                let written = keep::freshen(proxy, &self.target.key, begun.seq, hit, &new, &self.hints());
+                drop(tokio::spawn(async move {
+                    written.await;
+                    drop(begun);
+                }));
             }
             // An answer to one client's credentials says nothing of what everybody gets.
             Err(NotStored::Authorization) => {}
             Err(why) => {
                 self.worker.counters.not_stored.one(why);
-                keep::drop_response(proxy, &self.target.key, &hit.key).await;
+                taking::drop_response(proxy, &self.target.key, &hit.key).await;
             }
         }
     }
@@ -183,7 +190,10 @@ impl Ask {
         keys.extend(others);
         keys.sort_unstable();
         keys.dedup();
+        for name in tags::invalidated(answered) {
+            taking::invalidate_group(&self.worker.proxy, &self.target.key, &name);
+        }
         // Where the store cannot delete it, it is not served any more: the request has succeeded all the same.
-        let _ = keep::invalidate(&self.worker.proxy, keys).await;
+        let _ = taking::invalidate(&self.worker.proxy, keys).await;
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Nginx {
 }
 
 impl Nginx {
-    fn start(locations: &str) -> Self {
+    pub(crate) fn start(locations: &str) -> Self {
         Self::start_by("reuseport", locations)
     }
 
@@ -82,7 +82,7 @@ impl Drop for Nginx {
 }
 
 /// Head and body as curl got them.
-fn curl(into: &Path, arguments: &[&str]) -> (String, Vec<u8>) {
+pub(crate) fn curl(into: &Path, arguments: &[&str]) -> (String, Vec<u8>) {
     let output = Command::new("curl")
         .args(["-sS", "--max-time", "300", "-D", "-", "-o"])
         .arg(into)

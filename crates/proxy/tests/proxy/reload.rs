@@ -87,6 +87,27 @@ fn what_would_not_do_changes_nothing_and_is_named() {
 }
 
 #[test]
+fn rules_that_are_read_anew_are_for_requests_from_then_on() {
+    let origin = Origin::constant("cache-control: max-age=60", "whole");
+    let proxy = Proxy::before(&origin.url(), "");
+    let parse = |text: &str| Low::parse("p.toml", text).unwrap();
+    let said = Arc::new(Mutex::new(parse("[[rule]]\npath = \"/a\"\nbypass = true\n")));
+    let source = said.clone();
+    proxy.server().reload_from(parse(""), move || Ok(source.lock().unwrap().clone()));
+    proxy.get("/a");
+    assert!(proxy.get("/a").is_hit());
+    assert_eq!(proxy.server().reload().unwrap(), "no certificates are configured; 1 rule read");
+    assert!(proxy.get("/a").cache().contains("detail=rule"));
+    *said.lock().unwrap() = parse("[[rule]]\npath = \"a\"\n");
+    let refused = proxy.server().reload().unwrap_err().to_string();
+    assert!(refused.starts_with("rule.path: `a` does not begin with `/`"), "{refused}");
+    assert!(proxy.get("/a").cache().contains("detail=rule"), "the rules before go on");
+    *said.lock().unwrap() = parse("");
+    assert!(proxy.server().reload().is_ok());
+    assert!(proxy.get("/a").is_hit(), "what was stored before is there");
+}
+
+#[test]
 fn a_configuration_read_anew_may_have_other_certificates_and_nothing_else() {
     let (ca, origin) = (Ca::new(), Origin::constant("cache-control: max-age=60", "whole"));
     let (served, other) = (ca.issue(&["test.example"]), ca.issue(&["test.example", "b.example"]));

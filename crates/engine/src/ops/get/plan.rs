@@ -12,9 +12,8 @@ use picaflor_device::{Op, Request};
 use picaflor_format::frame::{self, GRAIN, Header};
 
 use crate::{
-    base::{frame::Frame, stats::add},
+    base::{frame::Frame, places::Overlay, stats::add},
     cache::pages::PageRead,
-    in_place::packet::Pending,
     index::IndexEntry,
     read::reading::{Extent, InFlight, Outcome, Sought},
     volume::Volume,
@@ -38,8 +37,8 @@ pub(crate) struct Plan {
 impl Plan {
     /// `neighbours`: whether more than the object may be read.
     pub(super) fn new(volume: &Arc<Volume>, entry: IndexEntry, grain: u64, neighbours: bool) -> Self {
-        if let Some(in_place) = &volume.catalog.in_place {
-            let (start, end) = in_place.blocks_of(entry, grain);
+        if let Some(places) = &volume.catalog.places {
+            let (start, end) = places.range_of(grain, entry.grains());
             let volume = Arc::clone(volume);
             let (extent, len) = (Extent::Object, (end - start) as usize);
             return Self { volume, entry, grain, extent, start, len, page: None };
@@ -73,7 +72,7 @@ impl Plan {
 
     /// Whether it is a file that is to be read: a folder knows no requests.
     pub(super) fn is_of_a_file(&self) -> bool {
-        self.volume.catalog.in_place.as_ref().is_some_and(|in_place| in_place.files.is_some())
+        self.volume.catalog.places.as_ref().is_some_and(|places| places.are_files())
     }
 
     /// Whether it is a part of a cluster that begins with the object.
@@ -109,21 +108,21 @@ impl Plan {
     }
 
     /// What of it is not on the device yet. Asked before the device is read.
-    fn pending(&self) -> Option<Pending> {
-        self.volume.catalog.in_place.as_ref()?.pending(self.start, self.len)
+    fn overlay(&self) -> Option<Overlay> {
+        self.volume.catalog.places.as_ref()?.overlay(self.start, self.len)
     }
 
     pub(super) fn read_here(&self) -> Outcome {
         self.count();
         let clock = &self.volume.shared.clock;
         let began = clock.now_nanos();
-        if let Some(read) = self.volume.catalog.in_place.as_ref().and_then(|in_place| in_place.read_file(self.grain)) {
+        if let Some(read) = self.volume.catalog.places.as_ref().and_then(|places| places.read_file(self.grain)) {
             return read.map(Bytes::from).map_err(Arc::new);
         }
         let mut buf = self.volume.shared.pool.take(self.len);
-        let pending = self.pending();
+        let overlay = self.overlay();
         self.volume.medium.device.read(self.start, &mut buf).map_err(Arc::new)?;
-        pending.inspect(|pending| pending.lay_over(self.start, &mut buf));
+        overlay.into_iter().for_each(|lay_over| lay_over(&mut buf));
         self.volume.residents.reader.took(self.measures(), clock.now_nanos() - began);
         Ok(buf.into_bytes())
     }
@@ -133,10 +132,10 @@ impl Plan {
         self.count();
         let (volume, flight) = (Arc::clone(&self.volume), Arc::clone(flight));
         let (measures, began) = (self.measures(), self.volume.shared.clock.now_nanos());
-        let (start, pending) = (self.start, self.pending());
+        let overlay = self.overlay();
         let done = Box::new(move |mut outcome: io::Result<picaflor_device::AlignedBuf>| {
-            if let (Some(pending), Ok(read)) = (pending, &mut outcome) {
-                pending.lay_over(start, read);
+            if let (Some(lay_over), Ok(read)) = (overlay, &mut outcome) {
+                lay_over(read);
             }
             volume.residents.reader.took(measures, volume.shared.clock.now_nanos() - began);
             let outcome = outcome.map(picaflor_device::AlignedBuf::into_bytes).map_err(Arc::new);

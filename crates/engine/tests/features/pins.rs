@@ -1,0 +1,105 @@
+//! Pinned records are there after any crash once they are acknowledged, whatever is put, evicted and checkpointed, and
+//! nothing of a store that never had any changes.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use picaflor::{
+    Error, Options, Place, Store,
+    device::{Device, MemoryDevice},
+};
+use picaflor_sim::{FaultyDevice, kill};
+use rand::Rng;
+
+use crate::common::{MIB, body, by_hand, key, rng};
+
+type Pins = BTreeMap<u128, Vec<u8>>;
+
+fn faulty(count: u64) -> Vec<Arc<FaultyDevice>> {
+    (0..count).map(|i| Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(12 * MIB)), i))).collect()
+}
+
+fn on(devices: &[Arc<FaultyDevice>], preset: &str) -> Options {
+    let places = devices.iter().map(|device| Place::Device(device.clone() as Arc<dyn Device>)).collect();
+    let options = by_hand(Arc::new(MemoryDevice::new(0))).rows(picaflor_literature::ROWS);
+    options.as_preset(preset).unwrap().with(|options| options.places = places)
+}
+
+fn pins(store: &Store) -> Pins {
+    store.pinned().into_iter().map(|(name, bytes)| (name, bytes.to_vec())).collect()
+}
+
+fn crash(store: Store, devices: &[Arc<FaultyDevice>]) {
+    devices.iter().for_each(|device| assert!(device.crash().is_ok()));
+    kill(store);
+    devices.iter().for_each(|device| device.revive().unwrap());
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_every_crash() {
+    for (preset, volumes) in [("picaflor", 1), ("picaflor", 2), ("hummingbird", 1), ("damelo", 1)] {
+        let devices = faulty(volumes);
+        let (mut rng, mut expected, mut puts) = (rng(3), Pins::new(), 0);
+        let mut openings = 0;
+        for round in 0..12 {
+            let store = Store::open(on(&devices, preset)).unwrap();
+            assert_eq!(pins(&store), expected, "{preset}, round {round}");
+            assert!(store.opening() > openings);
+            openings = store.opening();
+            for _ in 0..60 {
+                let name = u128::from(rng.random_range(0..20u32)) << 64;
+                if rng.random_range(0..3) == 0 {
+                    store.unpin(name).unwrap();
+                    expected.remove(&name);
+                } else {
+                    let bytes = body(rng.random(), rng.random_range(1..2000));
+                    store.pin(name, &bytes).unwrap();
+                    expected.insert(name, bytes);
+                }
+                // Many times what the device has, so that all of it is evicted, and checkpoints take turns.
+                for _ in 0..40 {
+                    let _ = store.put(&key(puts), &body(puts, 3000));
+                    puts += 1;
+                }
+                store.step().unwrap();
+            }
+            if round % 4 == 3 {
+                store.close().unwrap_or_else(|e| panic!("{preset}, {volumes}, round {round}: {e}"));
+            } else {
+                crash(store, &devices);
+            }
+        }
+    }
+}
+
+#[test]
+fn all_of_them_fit_into_a_cluster() {
+    let devices = faulty(1);
+    let store = Store::open(on(&devices, "picaflor")).unwrap();
+    assert!(matches!(store.pin(1, b""), Err(Error::Limit { len: 0, max: 4096, .. })));
+    assert!(matches!(store.pin(1, &[0; 4097]), Err(Error::Limit { len: 4097, .. })));
+    let fitted = (0..100).take_while(|i| store.pin(*i, &[7; 4096]).is_ok()).count();
+    assert_eq!(fitted, (64 << 10) / (4096 + 32));
+    assert!(matches!(store.pin(99, &[7; 4096]), Err(Error::Limit { what: "all pinned records", .. })));
+    store.pin(0, &[8; 4096]).unwrap();
+    store.unpin(1).unwrap();
+    store.pin(99, &[9; 4096]).unwrap();
+    let expected = pins(&store);
+    store.close().unwrap();
+    let store = Store::open(on(&devices, "picaflor")).unwrap();
+    assert_eq!(pins(&store), expected);
+    assert_eq!(expected.len(), fitted);
+    store.close().unwrap();
+    let store = Store::open(on(&devices, "picaflor").read_only(true)).unwrap();
+    assert_eq!(pins(&store), expected);
+    assert!(matches!(store.pin(3, b"x"), Err(Error::Refused(_))));
+}
+
+#[test]
+fn a_preset_without_clusters_says_that_it_has_none() {
+    for preset in ["buddy-scan", "stream", "oba"] {
+        let store = Store::open(on(&faulty(1), preset)).unwrap();
+        assert!(!store.has_pins());
+        assert!(matches!(store.pin(3, b"x"), Err(Error::Option { name: "preset", .. })), "{preset}");
+        assert!(store.pinned().is_empty());
+    }
+}

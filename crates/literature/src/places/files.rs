@@ -1,0 +1,226 @@
+//! A file for each object (Markatos et al. 1999, §3.4): SIMPLE, SQUID and MULTIPLE-DIRS, on any [`Folder`].
+//!
+//! A file's name is the hash of its key and its generation, so a listing of the folder tells who is there, and which of
+//! two versions is the newer one. Beside them lie the volume's superblocks, and the word that the last run closed the
+//! store.
+//!
+//! Invariants: a number stands for one file as long as it has a name here; a file whose replacement is not durable is
+//! not removed, unless nobody asked for durability; what a run wrote is durable before the word that it was closed
+//! vouches for it.
+
+use std::{
+    collections::HashSet,
+    fmt::Write as _,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
+
+use parking_lot::{Mutex, MutexGuard};
+use picaflor::layout::CLEAN;
+use picaflor_common::HashKeyed;
+use picaflor_device::Folder;
+
+/// Which directory an object's file is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tree {
+    /// The only one.
+    One,
+    /// 16 of 256, in turn.
+    Rounds,
+    /// That of its origin server.
+    Servers,
+}
+
+pub(crate) struct Files {
+    folder: Arc<dyn Folder>,
+    tree: Tree,
+    /// By [`spread`] of their numbers.
+    names: Mutex<HashKeyed<Name>>,
+    /// Directories that are there.
+    made: Mutex<HashSet<String>>,
+    /// Counts files, for directories in turn.
+    turn: AtomicU32,
+    /// Held from taking what is to be removed until it is.
+    removing: Mutex<()>,
+}
+
+/// What a file is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Name {
+    pub(crate) hash: u128,
+    pub(crate) generation: u64,
+    /// Which directory, as the tree counts them.
+    dir: u32,
+}
+
+/// Files by number, with their lengths in bytes.
+pub(crate) type ClusterContents = Vec<(u32, Name, u64)>;
+
+/// A number as a hash, each its own: how much room a map takes after removals depends on the hashes of its keys, and
+/// what a store says of its memory is to be the same in each run.
+fn spread(number: u32) -> u64 {
+    u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Characters of a file's name: a hash and a generation.
+const NAME: usize = 48;
+
+/// Directories of SQUID's tree: 16 of 256.
+const ROUND: u32 = 16 * 256;
+
+impl Files {
+    pub(crate) fn new(folder: Arc<dyn Folder>, tree: Tree) -> Self {
+        Self {
+            folder,
+            tree,
+            names: Mutex::default(),
+            made: Mutex::default(),
+            turn: AtomicU32::new(0),
+            removing: Mutex::new(()),
+        }
+    }
+
+    /// Memory of the names: a place in a map each, and the directories'.
+    pub(crate) fn bytes(&self) -> u64 {
+        let names = self.names.lock().capacity() * 8 / 7 * (size_of::<(u64, Name)>() + 1);
+        (names + self.made.lock().capacity() * 64) as u64
+    }
+
+    fn dir(&self, dir: u32) -> Option<String> {
+        match self.tree {
+            Tree::One => None,
+            Tree::Rounds => Some(format!("{:x}/{:02x}", dir / 256 % 16, dir % 256)),
+            Tree::Servers => Some(format!("{dir:08x}")),
+        }
+    }
+
+    fn path(&self, name: &Name) -> String {
+        let mut path = self.dir(name.dir).unwrap_or_default();
+        path.reserve(1 + NAME);
+        if !path.is_empty() {
+            path.push('/');
+        }
+        // A string takes whatever it is given.
+        let _ = write!(path, "{:032x}{:016x}", name.hash, name.generation);
+        path
+    }
+
+    fn named(&self, number: u32) -> io::Result<Name> {
+        let name = self.names.lock().get(&spread(number)).copied();
+        name.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no file has number {number}")))
+    }
+
+    fn make_dirs(&self, dir: u32) -> io::Result<()> {
+        let Some(dir) = self.dir(dir) else { return Ok(()) };
+        if self.made.lock().contains(&dir) {
+            return Ok(());
+        }
+        if let Some((parent, _)) = dir.split_once('/') {
+            self.folder.make_dir(parent)?;
+        }
+        self.folder.make_dir(&dir)?;
+        self.made.lock().insert(dir);
+        Ok(())
+    }
+
+    /// Writes a new file.
+    ///
+    /// # Errors
+    /// Those of the folder.
+    pub(crate) fn write(&self, number: u32, hash: u128, generation: u64, server: u32, bytes: &[u8]) -> io::Result<()> {
+        let dir = match self.tree {
+            Tree::One => 0,
+            Tree::Rounds => self.turn.fetch_add(1, Relaxed) % ROUND,
+            Tree::Servers => server,
+        };
+        let name = Name { hash, generation, dir };
+        self.make_dirs(dir)?;
+        self.folder.write(&self.path(&name), bytes)?;
+        self.names.lock().insert(spread(number), name);
+        Ok(())
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Those of the folder; `NotFound` also for a number that nobody has.
+    pub(crate) fn read(&self, number: u32) -> io::Result<Vec<u8>> {
+        let name = self.named(number)?;
+        self.folder.read(&self.path(&name))
+    }
+
+    /// Removes a file; one that is not there is no error.
+    ///
+    /// # Errors
+    /// Those of the folder.
+    pub(crate) fn remove(&self, number: u32) -> io::Result<()> {
+        let Some(name) = self.names.lock().remove(&spread(number)) else { return Ok(()) };
+        match self.folder.remove(&self.path(&name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
+    }
+
+    /// Makes everything durable.
+    ///
+    /// # Errors
+    /// Those of the folder.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.folder.sync()
+    }
+
+    /// Held by whoever takes what is to be removed, until it is.
+    pub(crate) fn removing(&self) -> MutexGuard<'_, ()> {
+        self.removing.lock()
+    }
+
+    /// Says that everything is in order, durably, once it is; by who has the turn to place.
+    ///
+    /// # Errors
+    /// Those of the folder.
+    pub(crate) fn close(&self) -> io::Result<()> {
+        self.folder.sync()?;
+        self.folder.write(CLEAN, &[])?;
+        self.folder.sync()
+    }
+
+    /// All files by numbers from 0 on, with their lengths, and whether the last run closed the store.
+    ///
+    /// # Errors
+    /// Those of the folder.
+    pub(crate) fn list(&self) -> io::Result<(ClusterContents, bool)> {
+        let (mut found, mut clean) = (Vec::new(), false);
+        self.folder.list(&mut |path, len| {
+            clean |= path == CLEAN;
+            found.extend(self.parse(path).map(|name| (name, len)));
+        })?;
+        found.sort_unstable_by_key(|(name, _)| name.generation);
+        let mut names = self.names.lock();
+        let numbered = found.into_iter().zip(0..).map(|((name, len), number)| {
+            names.insert(spread(number), name);
+            (number, name, len)
+        });
+        let all: Vec<_> = numbered.collect();
+        self.turn.store(all.len() as u32, Relaxed);
+        Ok((all, clean))
+    }
+
+    fn parse(&self, path: &str) -> Option<Name> {
+        let (dir, file) = path.rsplit_once('/').map_or((None, path), |(dir, file)| (Some(dir), file));
+        let dir = match (self.tree, dir) {
+            (Tree::One, None) => 0,
+            (Tree::Rounds | Tree::Servers, Some(dir)) => u32::from_str_radix(&dir.replace('/', ""), 16).ok()?,
+            _ => return None,
+        };
+        let (hash, generation) = file.split_at_checked(32).filter(|_| file.len() == NAME)?;
+        let name = Name {
+            hash: u128::from_str_radix(hash, 16).ok()?,
+            generation: u64::from_str_radix(generation, 16).ok()?,
+            dir,
+        };
+        (self.path(&name) == path).then_some(name)
+    }
+}

@@ -1,0 +1,239 @@
+//! Slots of a device, or files, that objects have one by one: what writes them, and reads around them.
+//!
+//! Invariant: what is written is in the order of the turn, so that cursor, packetizer and device see one stream.
+
+use std::{io, sync::Arc};
+
+use parking_lot::{Mutex, MutexGuard};
+use picaflor::{
+    Mode, Result,
+    layout::{Env, LogEnv, Medium, Overlay, PlacesGround},
+};
+use picaflor_device::AlignedBuf;
+use picaflor_format::{
+    frame::{self, ChunkKey, GRAIN, Header},
+    zone::SLOT,
+};
+
+use super::{
+    files::Files,
+    packet::Packet,
+    space::{Extents, Layout, Place},
+    waiting::{self, Waiting},
+};
+use crate::piece::payload_max;
+
+/// The places of a volume.
+pub(super) struct InPlace {
+    pub(super) medium: Arc<Medium>,
+    pub(super) env: Arc<dyn Env>,
+    pub(super) log: Arc<dyn LogEnv>,
+    pub(super) extents: Extents,
+    packet: Option<Mutex<Packet>>,
+    /// Where each object has a file, and slots are but numbers.
+    pub(super) files: Option<Files>,
+    /// Held by whoever places an object: cursor, packetizer and device see one stream.
+    turn: Mutex<()>,
+    /// Buffers in which objects of a server wait for each other.
+    pub(super) lanes: Box<[Mutex<Option<Waiting>>]>,
+    /// Bytes of key, metadata and body of the longest object that lies in one piece.
+    pub(super) payload_max: usize,
+    /// First byte behind the slots.
+    end: u64,
+}
+
+/// Grains of a slot.
+const GRAINS: u32 = (SLOT / GRAIN as u64) as u32;
+
+impl Place {
+    /// Where its frame lies.
+    pub(super) fn grain(&self) -> u64 {
+        grain_of(self.slot)
+    }
+
+    /// How long it is.
+    pub(super) fn grains(&self) -> u32 {
+        self.slots * GRAINS
+    }
+}
+
+/// The slot at which the frame at a grain begins.
+pub(super) fn slot_of(grain: u64) -> u32 {
+    (grain / u64::from(GRAINS)) as u32
+}
+
+/// Where a frame in this slot lies.
+pub(super) fn grain_of(slot: u32) -> u64 {
+    u64::from(slot) * u64::from(GRAINS)
+}
+
+impl InPlace {
+    pub(super) fn new(ground: PlacesGround, layout: Layout) -> Self {
+        let PlacesGround { medium, env, log, folder, threshold } = ground;
+        let (_, zone) = medium.map.in_place();
+        let extents = Extents::new(layout, (zone.start / SLOT) as u32, (zone.len / SLOT) as u32, threshold);
+        let files = match (layout, folder) {
+            (Layout::Files(tree), Some(folder)) => Some(Files::new(folder, tree)),
+            _ => None,
+        };
+        Self {
+            files,
+            packet: (layout == Layout::Packets).then(|| Mutex::new(Packet::new())),
+            turn: Mutex::new(()),
+            lanes: (0..waiting::buffers(&*env, &extents)).map(|_| Mutex::new(None)).collect(),
+            payload_max: payload_max(&*env, zone.len),
+            end: zone.end(),
+            extents,
+            medium,
+            env,
+            log,
+        }
+    }
+
+    /// Brings what the table, and the names of files, take up to date. Returns whether that grew.
+    pub(super) fn account(&self) -> bool {
+        let files = self.files.as_ref().map_or(0, Files::bytes);
+        self.extents.account(files, |before, now| self.env.change_index_bytes(before, now))
+    }
+
+    /// Whether a frame that was read at this slot was written there. Files are read by their names.
+    pub(super) fn is_of_slot(&self, slot: u32, header: &Header) -> bool {
+        self.files.is_some() || header.mark == self.medium.hasher.mark(slot.into())
+    }
+
+    /// Held by whoever places an object.
+    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock()
+    }
+
+    /// What of this range is not on the device yet. Asked before the device is read, and laid over what it says.
+    pub(super) fn overlay(&self, start: u64, len: usize) -> Option<Overlay> {
+        let pending = self.packet.as_ref()?.lock().pending(start, len)?;
+        Some(Box::new(move |read| pending.lay_over(start, read)))
+    }
+
+    /// A failed write stops the volume. A block that cannot be read, though part of it is to be kept, stops this put
+    /// only: its slots stay taken, and nobody tries them again in this run.
+    pub(super) fn write_frame(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let written = match &self.packet {
+            Some(packet) => packet.lock().append(offset, bytes, |offset, parts| self.write_parts(offset, parts)),
+            None => {
+                let blocks =
+                    self.blocks_around(offset, bytes.len()).map_err(|error| self.medium.io("reading blocks", error))?;
+                self.write_into(blocks, offset, [bytes, &[]])
+            }
+        };
+        written.map_err(|error| self.log.fail("writing an object", error))
+    }
+
+    /// Writes what the packetizer holds back.
+    pub(super) fn flush_packet(&self) -> Result<()> {
+        let Some(packet) = &self.packet else { return Ok(()) };
+        packet
+            .lock()
+            .flush(|offset, parts| self.write_parts(offset, parts))
+            .map_err(|error| self.medium.io("writing a packet", error))
+    }
+
+    /// Writes bytes at any slot.
+    fn write_parts(&self, offset: u64, parts: [&[u8]; 2]) -> io::Result<()> {
+        let blocks = self.blocks_around(offset, parts[0].len() + parts[1].len())?;
+        self.write_into(blocks, offset, parts)
+    }
+
+    /// A buffer of the device's blocks around a range, with what of the first and the last one lies outside it: slots
+    /// are shorter than most devices' blocks. First byte on the device, and the buffer.
+    fn blocks_around(&self, offset: u64, len: usize) -> io::Result<(u64, AlignedBuf)> {
+        let block = self.medium.device.block_size() as u64;
+        let end = offset + len as u64;
+        let (start, padded) = (offset / block * block, end.next_multiple_of(block));
+        let mut buf = self.medium.pool.take((padded - start) as usize);
+        let last = padded - block;
+        if start < offset {
+            self.read_block(start, &mut buf[..block as usize])?;
+        }
+        if end < padded && (last > start || start == offset) {
+            self.read_block(last, &mut buf[(last - start) as usize..])?;
+        }
+        Ok((start, buf))
+    }
+
+    fn write_into(&self, (start, mut buf): (u64, AlignedBuf), offset: u64, [a, b]: [&[u8]; 2]) -> io::Result<()> {
+        let at = (offset - start) as usize;
+        buf[at..at + a.len()].copy_from_slice(a);
+        buf[at + a.len()..at + a.len() + b.len()].copy_from_slice(b);
+        self.medium.write_all(vec![(start, buf.into_bytes())])
+    }
+
+    fn read_block(&self, offset: u64, block: &mut [u8]) -> io::Result<()> {
+        self.medium.read(offset, block)
+    }
+
+    /// Bytes of body of the pieces into which an object has to be cut to find room; `None` if that would not help, or
+    /// if it has not come to that: what is leaving is waited for, and before there are many pieces a cache lets others
+    /// leave, a few times.
+    pub(super) fn cut_for(&self, payload: usize, rounds: u32) -> Option<usize> {
+        const ROUNDS: u32 = 4;
+        const PIECES: usize = 8;
+        let extents = &self.extents;
+        let (_, leaving, _) = extents.slots();
+        if leaving > 0 {
+            return None;
+        }
+        // Their head takes a place too.
+        let piece = extents.cut_for(|slots| payload.div_ceil(piece(slots)) as u64 + 1).map(piece)?;
+        let is_time = self.env.mode() == Mode::Store || rounds >= ROUNDS;
+        // What waits in locality buffers has more promised to it than it will take.
+        let is_cheap = payload.div_ceil(piece) <= PIECES && !extents.has_promised();
+        (is_time || is_cheap).then_some(piece)
+    }
+
+    /// Bytes of body of the pieces of a long object of at least `total` bytes. In place the free runs decide, for a
+    /// piece is not cut again; where all of them are too little, pieces for which room is made without many leaving.
+    pub(super) fn piece_of_long(&self, total: usize) -> Option<usize> {
+        const SHORT: u32 = 128;
+        let found = self.extents.cut_for(|slots| total.div_ceil(piece(slots)) as u64 + 1);
+        self.files.is_none().then(|| piece(found.unwrap_or(SHORT)))
+    }
+
+    /// First byte and end of the blocks around a frame of about so many grains.
+    pub(super) fn blocks_of(&self, grain: u64, grains: u32) -> (u64, u64) {
+        let block = if self.files.is_some() { SLOT } else { self.medium.device.block_size() as u64 };
+        let offset = grain * GRAIN as u64;
+        let slots = self.extents.len_at(slot_of(grain));
+        let len = slots.map_or(u64::from(grains) * GRAIN as u64, |slots| u64::from(slots) * SLOT);
+        let most = if self.files.is_some() { u64::MAX } else { self.end.next_multiple_of(block) };
+        let end = (offset + len).next_multiple_of(block).min(most);
+        (offset / block * block, end)
+    }
+
+    pub(super) fn write_file(&self, files: &Files, place: Place, header: &Header, frame: &[u8]) -> Result<()> {
+        let bytes = &frame[..frame::HEADER + header.payload_len()];
+        self.medium.count_write(bytes.len());
+        files
+            .write(place.slot, place.hash, header.generation, header.server, bytes)
+            .map_err(|error| self.log.fail("writing a file", error))
+    }
+
+    /// Makes what lies at a slot unreadable: its header is gone.
+    pub(super) fn wipe(&self, slot: u32) -> io::Result<()> {
+        let _turn = self.turn();
+        self.write_parts(u64::from(slot) * SLOT, [&[0; SLOT as usize], &[]])
+    }
+
+    /// Adds a row to the table, which may grow.
+    pub(super) fn enter_row(&self, place: Place) {
+        match self.extents.growth() {
+            0 => self.extents.enter(place),
+            more => self.env.claim_memory(more, &mut || self.extents.enter(place)),
+        }
+        if self.account() {
+            self.env.shrink_memory();
+        }
+    }
+}
+
+/// Bytes of body that a piece in so many slots has.
+pub(super) fn piece(slots: u32) -> usize {
+    slots as usize * SLOT as usize - frame::HEADER - ChunkKey::LEN
+}

@@ -1,0 +1,229 @@
+//! Taking what is out of date out of the store: purges of every kind, and what unsafe requests make invalid (RFC 9111
+//! 4.4).
+//!
+//! A URL is noted, deleted with all of its variants, and the note goes when no older fetch of it is under way: at once,
+//! mostly; else the purge is pinned, and [`tidy`] ends it. Everything else is noted and pinned, and stays so.
+
+use std::{future::Future, sync::Arc};
+
+use picaflor::Error;
+
+use super::{
+    asked::Asked,
+    record::Record,
+    selector::{Kind, Selector},
+    sequence::Full,
+};
+use crate::{key, lookup, proxy::Proxy};
+
+/// Why a purge is not acknowledged.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum NotPurged {
+    /// It does not count.
+    #[error(transparent)]
+    Full(#[from] Full),
+    /// It does not count: the preset pins no records.
+    #[error("the store's preset keeps no notes of purges; purge by url, or make the store with the default preset")]
+    Preset,
+    /// It counts until the next start, and may not after it.
+    #[error(transparent)]
+    Store(#[from] Error),
+}
+
+/// Takes URLs out that a request made invalid: as durably, when this returns, as `store.delete_durability` says.
+pub(crate) async fn invalidate(proxy: &Arc<Proxy>, url_keys: Vec<Vec<u8>>) -> Result<usize, NotPurged> {
+    let taking = proxy.clone();
+    let taken = to_its_end(proxy, async move {
+        let selector = Selector::keys(url_keys.iter().map(Vec::as_slice));
+        take_urls(&taking, selector, &url_keys, false).await
+    });
+    taken.await.unwrap_or_else(closed)
+}
+
+/// Does what is asked, durably when this returns, whatever the configuration says: whoever is told that something was
+/// purged does not ask again. Says how many responses were there, if it is a URL's that are gone.
+pub(crate) async fn purge(proxy: &Arc<Proxy>, mut asked: Asked) -> Result<Option<usize>, NotPurged> {
+    // Rules may store it under another query.
+    if let Some(url) = asked.url_keys.as_ref().and_then(|keys| proxy.rules.stored_as(&keys[0])) {
+        asked = Asked::url(&url, asked.soft).unwrap_or(asked);
+    }
+    let taking = proxy.clone();
+    let purged = to_its_end(proxy, async move {
+        let Asked { mut selectors, url_keys, soft } = asked;
+        match (url_keys, selectors.pop()) {
+            (Some(url_keys), Some(selector)) if !soft => take_urls(&taking, selector, &url_keys, true).await.map(Some),
+            (_, last) => take_all(&taking, selectors.into_iter().chain(last), soft).await.map(|()| None),
+        }
+    });
+    purged.await.unwrap_or_else(closed)
+}
+
+async fn take_all(proxy: &Proxy, selectors: impl Iterator<Item = Selector>, soft: bool) -> Result<(), NotPurged> {
+    if !proxy.purges.are_pinned() {
+        return Err(NotPurged::Preset);
+    }
+    // All are begun before one is waited for, so that they share a commit.
+    let mut pins = Vec::new();
+    for selector in selectors {
+        let record = proxy.purges.note(selector, soft)?;
+        pins.push((proxy.purges.begin_pin(&record), record));
+    }
+    proxy.fills.forget_all();
+    for (pin, record) in pins {
+        proxy.purges.pinned(&record, pin.await)?;
+    }
+    Ok(())
+}
+
+/// What the origin says of groups of its own (RFC 9875): where there is no room for another note, more is taken out.
+/// Not waited for: durable in the time of deletes.
+pub(crate) fn invalidate_group(proxy: &Arc<Proxy>, url_key: &[u8], name: &str) {
+    let purges = &proxy.purges;
+    let whole = purges.note(Selector::group_of(url_key, name), false);
+    let noted = whole.or_else(|_| purges.note(Selector::origin_of(url_key), false));
+    let Ok(record) = noted.or_else(|_| purges.note(Selector::all(), false)) else { return };
+    proxy.fills.forget_all();
+    let (pin, purges) = (purges.begin_pin(&record), purges.clone());
+    // One that fails counts in this life all the same.
+    drop(tokio::spawn(async move { purges.pinned(&record, pin.await) }));
+}
+
+/// Takes one response, at `key`, of a URL out of the store.
+pub(crate) async fn drop_response(proxy: &Proxy, url_key: &[u8], key: &[u8]) {
+    if proxy.store.delete_async(key).await.is_err() {
+        let _ = proxy.purges.note(Selector::keys([url_key].into_iter()), false);
+    }
+}
+
+/// Does what ends in an invalidation on a task of its own: a client that leaves in the middle leaves no half of it
+/// undone, and no stop comes before its end. Without an answer it ends only with the whole proxy.
+pub(crate) async fn to_its_end<T: Send + 'static>(
+    proxy: &Arc<Proxy>,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Option<T> {
+    let invalidating = proxy.purges.begin_invalidating();
+    let task = tokio::spawn(async move {
+        let _invalidating = invalidating;
+        work.await
+    });
+    task.await.ok()
+}
+
+fn closed<T>() -> Result<T, NotPurged> {
+    Err(NotPurged::Store(Error::Closed))
+}
+
+async fn take_urls(proxy: &Proxy, selector: Selector, url_keys: &[Vec<u8>], durably: bool) -> Result<usize, NotPurged> {
+    let record = proxy.purges.note(selector, false)?;
+    url_keys.iter().for_each(|url_key| proxy.fills.forget(url_key));
+    let meets = proxy.purges.meets(&record) || record.selector.kind == Kind::All;
+    let pinned = meets && durably && proxy.purges.are_pinned();
+    if pinned {
+        proxy.purges.pinned(&record, proxy.purges.begin_pin(&record).await)?;
+    }
+    let deleted = take_out(proxy, url_keys).await?;
+    if durably && !pinned {
+        proxy.store.flush_deletes_async().await?;
+    }
+    if !meets {
+        proxy.purges.forget(&[record]);
+    } else if record.selector.kind == Kind::Url {
+        proxy.purges.leave(record, url_keys.to_vec());
+    }
+    Ok(deleted)
+}
+
+/// Ends the purges whose older fetches have ended.
+pub(crate) async fn tidy(proxy: &Proxy) {
+    let mut done: Vec<Record> = Vec::new();
+    for (record, url_keys) in proxy.purges.left() {
+        if !proxy.purges.meets(&record) && take_out(proxy, &url_keys).await.is_ok() {
+            done.push(record);
+        }
+    }
+    // Durably, or a crash would bring them back without a note.
+    if !done.is_empty() && proxy.store.flush_deletes_async().await.is_ok() {
+        proxy.purges.forget(&done);
+    }
+}
+
+async fn take_out(proxy: &Proxy, url_keys: &[Vec<u8>]) -> Result<usize, Error> {
+    let mut result = Ok(0);
+    for url_key in url_keys {
+        result = match (take_one(proxy, url_key).await, result) {
+            (Ok(n), Ok(before)) => Ok(before + n),
+            (Err(e), _) | (_, Err(e)) => Err(e),
+        };
+    }
+    result
+}
+
+async fn take_one(proxy: &Proxy, url_key: &[u8]) -> Result<usize, Error> {
+    let _indexes = proxy.purges.index_of(url_key).lock().await;
+    let found = lookup::object(&proxy.store, url_key).await;
+    let index = lookup::index(&proxy.store, url_key).await;
+    let plain = usize::from(found.is_some() && index.is_none());
+    let variants = index.map(|index| index.variants).unwrap_or_default();
+    let variants: Vec<_> = variants.into_iter().map(|hash| key::variant(url_key, hash)).collect();
+    let keys = || variants.iter().map(Vec::as_slice).chain([url_key]);
+    // All are begun before one is waited for: where each is to be durable, they share a commit.
+    let heads: Vec<_> = keys().map(|key| proxy.store.begin_delete(&key::newer_head(key))).collect();
+    let responses: Vec<_> = keys().map(|key| proxy.store.begin_delete(key)).collect();
+    for head in heads {
+        head.await?;
+    }
+    let mut count = plain;
+    for (n, response) in responses.into_iter().enumerate() {
+        // The last one is the URL itself: counted, unless it is an index.
+        count += usize::from(response.await? && n < variants.len());
+    }
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::{Low, Server, purge::marks::Validity};
+
+    #[test]
+    fn an_invalidation_that_nobody_waits_for_any_more_is_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut low =
+            Low::parse("test.toml", "workers = 1\n[store]\ncapacity = \"64MiB\"\nmemory = \"32MiB\"\n").unwrap();
+        low.listen = Some(vec![([127, 0, 0, 1], 0).into()]);
+        low.admin.listen = Some(([127, 0, 0, 1], 0).into());
+        low.store.path = Some(folder.path().join("store"));
+        let server = Server::start(low.resolve().unwrap()).unwrap();
+        let proxy = server.proxy().clone();
+        let keys = [b"http://a/".to_vec(), b"http://b/".to_vec()];
+        keys.iter().for_each(|key| proxy.store.put(key, b"body").unwrap());
+        let fetch = proxy.purges.begin(&keys[1]);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            // It has begun, and waits, when the client goes.
+            let held = proxy.purges.index_of(&keys[0]).lock().await;
+            let mut asked = Box::pin(invalidate(&proxy, keys.to_vec()));
+            assert!(asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            drop(asked);
+            drop(held);
+            while proxy.purges.invalidating() {
+                tokio::task::yield_now().await;
+            }
+            for key in &keys {
+                assert!(lookup::object(&proxy.store, key).await.is_none());
+            }
+            let brought = || proxy.purges.check(&keys[1], fetch.seq, std::iter::empty());
+            assert_eq!(brought(), Validity::Gone, "a fetch in progress does not bring it back");
+            tidy(&proxy).await;
+            assert_eq!(brought(), Validity::Gone, "it is under way still");
+        });
+        drop(fetch);
+        // The admin thread does it too, from time to time.
+        runtime.block_on(tidy(&proxy));
+        assert_eq!(proxy.purges.stats()["noted"], 0);
+        drop(proxy);
+        server.stop().unwrap();
+    }
+}
