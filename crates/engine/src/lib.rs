@@ -184,6 +184,7 @@ pub use ops::fetch::Fetched;
 pub use ops::fetches::FetchError;
 pub use ops::get::TryGet;
 pub use ops::list::{Entry, Keys};
+pub use ops::map::ClusterMap;
 pub use ops::stream::PutStream;
 pub use picaflor_device as device;
 pub use picaflor_device::ThreadRing;

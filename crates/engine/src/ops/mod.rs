@@ -15,6 +15,7 @@ pub(crate) mod home;
 pub(crate) mod insert;
 pub(crate) mod list;
 pub(crate) mod lookup;
+pub(crate) mod map;
 pub(crate) mod pin;
 pub(crate) mod put;
 pub(crate) mod stream;

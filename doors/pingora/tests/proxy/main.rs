@@ -4,7 +4,8 @@ mod kit;
 
 use std::io::Read;
 
-use kit::{Origin, Proxy, eventually, noise};
+use doors_kit::{Origin, eventually, noise};
+use kit::Proxy;
 
 #[test]
 fn the_readme_shows_the_example() {
