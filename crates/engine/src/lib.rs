@@ -148,6 +148,7 @@ mod background;
 mod base;
 mod cache;
 mod env;
+mod handle;
 mod index;
 mod log;
 #[cfg(all(test, shuttle))]
@@ -162,6 +163,7 @@ mod store;
 mod volume;
 mod write;
 
+pub use api::chunks::Chunks;
 pub use api::inspect::{About, Inspection, inspect};
 pub use api::object::Object;
 pub use base::options::{Admission, Daemons, Durability, EvictionListener, Expiry, Options, Place, PutOptions};
@@ -169,23 +171,25 @@ pub use base::options::{Admission, Daemons, Durability, EvictionListener, Expiry
 pub use base::error::{Error, Miss, Refusal, Result};
 pub use base::group::{CheckpointInterval, Priority};
 pub use base::policy::{ClusterAge, Departure, Mode, PackOrder, Reopening};
+pub use base::put::Put;
 pub use base::receipt::{Dropped, Receipt, VolumeReceipt};
 pub use base::report::CheckReport;
 pub use base::spread::Spread;
 pub use base::stats::{Counts, Stats, VolumeStats};
-pub use ops::batch::Put;
+pub use handle::Store;
 pub use ops::check::{Finding, Severity};
 #[cfg(feature = "async-stream")]
 pub use ops::chunk_stream::ChunkStream;
-pub use ops::chunks::Chunks;
-pub use ops::fetch::{FetchError, Fetched};
+pub use ops::fetch::Fetched;
+pub use ops::fetches::FetchError;
 pub use ops::get::TryGet;
 pub use ops::list::{Entry, Keys};
+pub use ops::map::ClusterMap;
 pub use ops::stream::PutStream;
 pub use picaflor_device as device;
 pub use picaflor_device::ThreadRing;
 pub use space::NextCluster;
-pub use store::{Group, Reserved, Store};
+pub use store::{Group, Reserved};
 
 /// What a layout of another crate is built on: the two seams. Not a part of the interface that is kept stable: a layout
 /// is built with the very version of this crate.

@@ -1,7 +1,4 @@
-//! The store that applications hold: volumes behind one door.
-//!
-//! Clones are handles to one store. The last handle dropped closes it as well as it can; call
-//! [`Store::close`] to know that it went well.
+//! What concerns a whole store: opening, closing, durability, groups, what it holds and did.
 
 use std::{
     future::Future,
@@ -9,40 +6,18 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::MutexGuard;
-use picaflor_common::{Hasher, KeyHash};
 use picaflor_format::journal::Record;
 
 use crate::{
-    Error, Mode, Object, Options, Priority, Receipt, Result, Stats,
+    Error, Options, Priority, Receipt, Result, Stats,
     background::daemons::Threads,
+    base::blocking::later,
     base::group::CheckpointInterval,
-    base::layout::Layout,
-    ops::blocking::BlockingPool,
-    ops::get::Query,
-    recovery::{self, Deferred},
-    shared::Shared,
+    handle::{Inner, Store},
+    ops::fetches::Fetches,
+    recovery,
     volume::Volume,
-    write::append::payload_max,
 };
-
-/// A store of objects. Cheap to clone; all clones are one store.
-#[derive(Clone)]
-pub struct Store {
-    inner: Arc<Inner>,
-}
-
-pub(crate) struct Inner {
-    shared: Arc<Shared>,
-    volumes: Vec<Arc<Volume>>,
-    /// Where the layout keeps its own index: then there are no volumes.
-    layout: Option<Arc<dyn Layout>>,
-    hasher: Hasher,
-    deferred: Arc<Deferred>,
-    threads: Threads,
-    pub(crate) blocking: Arc<BlockingPool>,
-    pub(crate) fetches: crate::ops::fetch::Fetches,
-}
 
 impl Store {
     /// Opens a store, making it first if its place is empty.
@@ -74,57 +49,19 @@ impl Store {
             deferred: opened.deferred,
             threads,
             blocking: Arc::default(),
-            fetches: crate::ops::fetch::Fetches::default(),
+            fetches: Fetches::default(),
         };
         opened.created.keep();
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    pub(crate) fn inner(&self) -> &Inner {
-        &self.inner
-    }
-
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.inner.shared
-    }
-
-    /// The volumes, when the opening is over.
-    pub(crate) fn recovered_volumes(&self) -> &[Arc<Volume>] {
-        self.inner.deferred.end();
-        &self.inner.volumes
-    }
-
-    /// The volumes, for a caller that only looks for a key and has asked [`Deferred`] for it.
-    pub(crate) fn volumes(&self) -> &[Arc<Volume>] {
-        &self.inner.volumes
-    }
-
-    pub(crate) fn deferred(&self) -> &Deferred {
-        &self.inner.deferred
-    }
-
-    /// The layout that is not ours, if that has the objects; then there are no volumes.
-    pub(crate) fn layout(&self) -> Option<&Arc<dyn Layout>> {
-        self.inner.layout.as_ref()
-    }
-
-    pub(crate) fn hasher(&self) -> Hasher {
-        self.inner.hasher
-    }
-
-    pub(crate) fn mode(&self) -> Mode {
-        self.shared().options.mode
-    }
-
-    pub(crate) fn lock_key(&self, hash: KeyHash) -> MutexGuard<'_, ()> {
-        self.shared().lock_key(hash.short())
-    }
-
-    pub(crate) fn payload_max(&self) -> usize {
-        let pieces = self.recovered_volumes().iter().filter_map(|volume| volume.catalog.places.as_ref());
-        let pieces = pieces.map(|places| places.payload_max());
-        let one_by_one = pieces.chain(self.layout().map(|layout| layout.payload_max())).min();
-        one_by_one.unwrap_or_else(|| payload_max(self.shared().options.cluster as usize))
+    /// As [`Store::open`] for tasks: a thread reads what an opening reads, from the first poll on. With
+    /// [`Daemons::Manual`] that poll does it.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub async fn open_async(options: Options) -> Result<Self> {
+        later(options.daemons, &Arc::default(), move || Self::open(options)).await
     }
 
     /// Longest body that a put may have: a quarter of the smallest volume.
@@ -172,24 +109,6 @@ impl Store {
     pub fn group_of_async(&self, key: &[u8]) -> impl Future<Output = Result<Option<u32>>> + Send + 'static + use<> {
         let whole = self.whole_async(key);
         async move { Ok(whole.await?.map(|object| object.group())) }
-    }
-
-    /// As [`Store::whole`] for tasks.
-    pub(crate) fn whole_async(
-        &self,
-        key: &[u8],
-    ) -> impl Future<Output = Result<Option<Object>>> + Send + 'static + use<> {
-        let store = self.clone();
-        let seek = self.frame_async(Query::key(self, key));
-        async move {
-            let Some(frame) = seek.await? else { return Ok(None) };
-            store.whole_object_async(frame).await
-        }
-    }
-
-    /// The object if all of it is there, past what memory alone would answer.
-    fn whole(&self, key: &[u8]) -> Result<Option<Object>> {
-        self.run(&mut Query::key(self, key))?.map_or(Ok(None), |frame| self.whole_object(frame))
     }
 
     /// Asks that two objects lie side by side on the device. A hint: it is honoured when they are
@@ -373,40 +292,6 @@ impl Drop for Reserved {
     }
 }
 
-impl Inner {
-    fn close(&self) -> Result<()> {
-        self.threads.stop();
-        let closed = self.close_all();
-        if !self.shared.options.read_only {
-            self.volumes.iter().for_each(|volume| volume.medium.device.release());
-            self.layout.iter().for_each(|layout| layout.release());
-        }
-        closed
-    }
-
-    fn close_all(&self) -> Result<()> {
-        if self.shared.options.read_only {
-            return Ok(());
-        }
-        self.deferred.end();
-        let mut result = self.layout.as_ref().map_or(Ok(()), |layout| layout.close());
-        for volume in &self.volumes {
-            result = result.and(volume.close());
-        }
-        result
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        if !self.threads.stop() {
-            return;
-        }
-        // Nobody is left to tell; `close` is there for those who want to know.
-        let _ = self.close_all();
-    }
-}
-
 /// Settings of one group. A change is noted in memory and made durable by the daemons; where objects are entries of
 /// tables (`pmflf-ts` and the others of the kind) it is written at once, on the caller's thread.
 pub struct Group {
@@ -509,11 +394,5 @@ impl std::fmt::Debug for Group {
 impl std::fmt::Debug for Reserved {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reserved").field("bytes", &self.bytes).finish_non_exhaustive()
-    }
-}
-
-impl std::fmt::Debug for Store {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Store").field("volumes", &self.recovered_volumes().len()).finish_non_exhaustive()
     }
 }

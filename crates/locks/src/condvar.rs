@@ -13,8 +13,8 @@ use shuttle::{
 };
 
 use crate::{
+    clock::pass,
     raw::{RawMutex, acquire},
-    standard,
 };
 
 /// Most turns of the others that a wait with a time limit lasts.
@@ -75,7 +75,7 @@ impl Condvar {
         let late = waits();
         if late {
             self.with(|waiters| waiters.retain(|other| !Arc::ptr_eq(other, &waiter)));
-            standard::pass(time);
+            pass(time);
         }
         WaitTimeoutResult(late)
     }

@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod clock;
 mod condvar;
 pub mod models;
 #[allow(unsafe_code)]

@@ -1,57 +1,13 @@
 //! What the engine has of the standard library in the places that models look into: atomics, `Mutex` and `Condvar` in
-//! their shape, and a clock that moves only when a wait ends by its time limit.
+//! their shape, and its clock.
 
-use std::{
-    cell::Cell,
-    ops::{Add, Deref},
-    time::Duration,
-};
+use std::{ops::Deref, time::Duration};
 
+pub use crate::clock::Instant;
 pub use shuttle::sync::atomic;
 pub use std::sync::PoisonError;
 
 use crate::WaitTimeoutResult;
-
-thread_local! {
-    static NOW: Cell<Duration> = const { Cell::new(Duration::ZERO) };
-}
-
-/// Time passes.
-pub(crate) fn pass(time: Duration) {
-    NOW.set(NOW.get().saturating_add(time));
-}
-
-/// As in the standard library.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Instant(Duration);
-
-impl Instant {
-    /// The time.
-    #[must_use]
-    pub fn now() -> Self {
-        Self(NOW.get())
-    }
-
-    /// How long ago it was.
-    #[must_use]
-    pub fn elapsed(&self) -> Duration {
-        Self::now().saturating_duration_since(*self)
-    }
-
-    /// The time between.
-    #[must_use]
-    pub fn saturating_duration_since(&self, earlier: Self) -> Duration {
-        self.0.saturating_sub(earlier.0)
-    }
-}
-
-impl Add<Duration> for Instant {
-    type Output = Self;
-
-    fn add(self, time: Duration) -> Self {
-        Self(self.0.saturating_add(time))
-    }
-}
 
 /// As in the standard library; a panic poisons nothing.
 #[derive(Default)]

@@ -1,10 +1,11 @@
-//! The admin listener: `/health` for anyone who can connect; `/metrics`, `/stats` and purging for who has the token.
+//! The admin listener: `/health` and `/dashboard` for anyone who can connect; `/metrics`, `/stats` and purging for who has the token.
 //!
 //! | request | answer |
 //! |---|---|
 //! | `GET /health` | `ok`; `degraded` and why, if the store takes no more writes: requests are answered all the same |
 //! | `GET /metrics` | Prometheus text |
-//! | `GET /stats` | JSON |
+//! | `GET /stats`, `GET /map` | JSON; how full the store's clusters are |
+//! | `GET /dashboard` | a page for people, which says nothing itself: it asks for the token, and then for these two |
 //! | `POST /purge?url=http://…` | takes the URL and all its variants out of the store, durably |
 //! | `PURGE http://…` | the same, or what has the tags that `Surrogate-Key` and `Cache-Tag` of the request name |
 //! | `POST /purge?prefix=`, `pattern=`, `host=`, `tag=`, `group=…&host=`, `all=1` | the same of more: `purge::asked` |
@@ -20,19 +21,19 @@ use std::{
     os::unix::fs::OpenOptionsExt,
     path::PathBuf,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use picaflor::Error;
+use picaflor::{ClusterMap, Error, Store};
 use serde_json::json;
 use tokio::sync::watch;
 
 use crate::{
-    config::AdminConfig,
+    config::{AdminConfig, LowOrigin},
     lifecycle::{StartError, Stop},
     metrics::{self, Total},
     proxy::Proxy,
@@ -164,6 +165,9 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
     if matches!(*request.method(), Method::GET | Method::HEAD) && uri.path() == "/health" && uri.authority().is_none() {
         return plain(StatusCode::OK, &health(&proxy.store.failures()));
     }
+    if *request.method() == Method::GET && uri.path() == "/dashboard" && uri.authority().is_none() {
+        return dashboard();
+    }
     if !authorized(proxy, &request) {
         let mut reply = plain(StatusCode::UNAUTHORIZED, "send the admin token as `Authorization: Bearer TOKEN`");
         reply.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -191,6 +195,7 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
                 "proxy": Total(&proxy.counters).json(),
                 "fill_buffered_bytes": proxy.fills.buffered(),
                 "purges": proxy.purges.stats(),
+                "origins": origins(proxy),
                 "store": serde_json::to_value(proxy.store.stats()).unwrap_or_default(),
                 "receipt": serde_json::to_value(proxy.store.receipt()).unwrap_or_default(),
                 "uptime_seconds": proxy.started.elapsed().as_secs(),
@@ -198,6 +203,7 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
             });
             reply(StatusCode::OK, "application/json", format!("{value:#}\n"))
         }
+        ("GET", "/map") => reply(StatusCode::OK, "application/json", format!("{}\n", map(&proxy.store))),
         ("POST", "/reload") => match proxy.reload() {
             Ok(taken) => reply(StatusCode::OK, "application/json", format!("{}\n", json!({"reloaded": taken}))),
             Err(e) => {
@@ -209,7 +215,7 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
             purge(proxy, Asked::client(&wanted(&request), request.headers())).await
         }
         ("POST" | "PURGE", "/purge") => purge(proxy, Asked::query(uri.query().unwrap_or_default())).await,
-        (_, path @ ("/metrics" | "/stats" | "/purge" | "/health" | "/reload")) => {
+        (_, path @ ("/metrics" | "/stats" | "/map" | "/purge" | "/health" | "/reload")) => {
             let allowed = match path {
                 "/purge" => "POST, PURGE",
                 "/reload" => "POST",
@@ -220,8 +226,47 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
             reply.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
             reply
         }
-        _ => plain(StatusCode::NOT_FOUND, "here are /health, /metrics, /stats, /purge and /reload"),
+        _ => plain(StatusCode::NOT_FOUND, "here are /dashboard, /health, /metrics, /stats, /map, /purge and /reload"),
     }
+}
+
+/// The page. It loads nothing from elsewhere, and no other page may have it in a frame.
+fn dashboard() -> Reply {
+    const POLICY: HeaderValue = HeaderValue::from_static(
+        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    );
+    let mut reply = reply(StatusCode::OK, "text/html; charset=utf-8", include_str!("dashboard.html").into());
+    reply.headers_mut().insert(header::CONTENT_SECURITY_POLICY, POLICY);
+    reply.headers_mut().insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    reply
+}
+
+/// Cells of a volume's map.
+const CELLS: usize = 4096;
+
+/// Of each volume, from its start on, how much of its clusters is alive, in percent, rounded up.
+fn map(store: &Store) -> serde_json::Value {
+    let volume = |map: &ClusterMap| {
+        let each = map.live.len().div_ceil(CELLS).max(1);
+        let percent = |clusters: &[u32]| {
+            let live: u64 = clusters.iter().map(|live| u64::from(*live)).sum();
+            (live * 100).div_ceil(u64::from(map.cluster) * clusters.len() as u64).min(100)
+        };
+        let cells: Vec<u64> = map.live.chunks(each).map(percent).collect();
+        json!({"place": map.place, "clusters": map.live.len(), "cluster_bytes": map.cluster, "cells": cells})
+    };
+    json!({"volumes": store.cluster_maps().iter().map(volume).collect::<Vec<_>>()})
+}
+
+/// Those that are configured, and whether they are not asked at the moment.
+fn origins(proxy: &Proxy) -> serde_json::Value {
+    let origin = |origin: &LowOrigin| {
+        let authority = origin.url.parse::<http::Uri>().ok().and_then(|url| url.authority().cloned());
+        let paused = authority.is_some_and(|authority| proxy.silent.is_paused(&authority, Instant::now()));
+        json!({"host": origin.host, "url": origin.url, "paused": paused})
+    };
+    proxy.config.origin.iter().map(origin).collect()
 }
 
 /// In one line, without places: anyone may ask.

@@ -200,6 +200,8 @@ impl Total<'_> {
             out.insert(name.trim_end_matches("_total").into(), json!(self.sum(|c| pick(c).get())));
         }
         out.insert("hit_ratio".into(), json!(self.hit_ratio()));
+        let heads: Vec<u64> = (0..=BOUNDS.len()).map(|n| self.sum(|c| c.heads[n].get())).collect();
+        out.insert("response_head".into(), json!({"micros": BOUNDS, "counts": heads}));
         Value::Object(out)
     }
 

@@ -52,6 +52,12 @@ impl Silent {
         }
     }
 
+    /// Whether it is not asked at `now`, but for who tries it.
+    pub(crate) fn is_paused(&self, origin: &Authority, now: Instant) -> bool {
+        let origins = self.origins.lock();
+        origins.get(origin).and_then(|silence| silence.until).is_some_and(|until| now < until)
+    }
+
     /// It has answered, or refused, so it is there.
     pub(crate) fn heard(&self, origin: &Authority) {
         self.origins.lock().remove(origin);
@@ -83,6 +89,7 @@ mod tests {
         assert!(silent.may_ask(&origin, start), "it may be one URL");
         silent.not_heard(&origin, OriginFailure::ResponseTimeout, start);
         assert!(!silent.may_ask(&origin, start + pause / 2));
+        assert!(silent.is_paused(&origin, start) && !silent.is_paused(&origin, start + pause));
         assert!(silent.may_ask(&Authority::from_static("b"), start), "another one");
         assert!(silent.may_ask(&origin, start + pause), "the one that tries");
         assert!(!silent.may_ask(&origin, start + pause * 3 / 2), "and no other while it does");

@@ -102,8 +102,7 @@ fn modules_of(tree: &Tree, crate_folder: &str, floors: &[&[&str]]) -> Vec<Findin
         };
         for (line, used) in used_modules(&source.code) {
             let above = floor_of(used).filter(|used_floor| *used_floor > floor);
-            let excepted = table::UP.contains(&(file.path.as_str(), used));
-            if above.is_some() && !excepted && !source.is_test(line) {
+            if above.is_some() && !source.is_test(line) {
                 let message = format!("`{module}` may not use `{used}`, which stands above it");
                 findings.push(Finding::new(&file.path, line, message));
             }

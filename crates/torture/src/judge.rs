@@ -3,13 +3,12 @@
 use picaflor::{Error, Object, Result};
 
 use crate::{
-    canary::Sabotage,
     excuse::Excuse,
-    look::Weight,
     oracle::{Seen, Verdict},
     plan::Trouble,
     report::tracing,
-    run::{Outcome, Run},
+    sabotage::Sabotage,
+    state::{Outcome, Run, Weight},
 };
 
 /// Objects of a cache that may be missing without a word in one run: two keys, or pieces of large objects, that
@@ -84,6 +83,16 @@ impl Run<'_> {
                 }
             },
             Err(error) => self.judge_error(key, due == Due::Must, &error),
+        }
+    }
+
+    /// What the look of a canary shows instead of the answer.
+    fn distort(&self, key: usize, seen: Option<Seen>) -> Option<Seen> {
+        match (self.sabotage, &seen) {
+            (Sabotage::ReplacedReadOnly, Some(_)) | (Sabotage::DeletedReadOnly, None) if self.looking.is_some() => {
+                self.oracle.replaced(key).or(seen)
+            }
+            _ => seen,
         }
     }
 

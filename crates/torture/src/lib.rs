@@ -17,22 +17,29 @@
 //! to the first, whose seeds so keep what they are known for.
 #![forbid(unsafe_code)]
 
+mod bounds;
 mod canary;
 mod churn;
 mod dice;
 mod excuse;
 mod flight;
 mod folder;
+mod further;
 mod judge;
 mod look;
+mod openings;
+mod operation;
 mod oracle;
+mod pin_bounds;
 mod pins;
 mod plan;
 mod plug;
 mod report;
 pub mod rss;
 mod run;
+mod sabotage;
 mod shrink;
+mod state;
 mod trouble;
 mod verbs;
 mod whims;
@@ -40,11 +47,13 @@ mod workload;
 
 pub mod rounds;
 
-pub use canary::{Sabotage, notice};
+pub use canary::notice;
 pub use dice::{Dice, bytes_of};
 pub use excuse::{Excuse, Excused};
+pub use operation::{Draft, Op};
 pub use plan::{Plan, Trouble};
 pub use report::{Tally, Violation, trace};
 pub use run::run;
+pub use sabotage::Sabotage;
 pub use shrink::{caught, shrink};
-pub use workload::{Draft, Op, operations};
+pub use workload::operations;

@@ -11,25 +11,15 @@ use picaflor_device::Device;
 use picaflor_sim::FaultyDevice;
 
 use crate::{
-    canary::Sabotage,
     excuse::Excuse,
-    oracle::Seen,
     plan::Trouble,
     plug::{Plug, Wiring},
     report::tracing,
-    run::{Outcome, Run},
+    sabotage::Sabotage,
+    state::{Outcome, Run, Weight},
     trouble,
     whims::Whims,
 };
-
-/// What a look may decide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Weight {
-    /// What it saw is what there is.
-    Decides,
-    /// It may see what a power failure still takes.
-    Glance,
-}
 
 /// Bytes of a body that tell where it lies.
 const TELLING: usize = 48;
@@ -49,11 +39,6 @@ impl Run<'_> {
         let judged = self.judge_look();
         self.looking = None;
         self.end_look(judged)
-    }
-
-    /// Whether an opening for writing has succeeded: before, there may be nothing to look at.
-    pub(crate) fn is_made(&self) -> bool {
-        self.tally.openings > 0
     }
 
     /// None if the store is refused by name, and may be.
@@ -125,16 +110,6 @@ impl Run<'_> {
             return Err(self.violation("an opening to look changes nothing", format!("{changes} writes and syncs")));
         }
         Ok(())
-    }
-
-    /// What the look of a canary shows instead of the answer.
-    pub(crate) fn distort(&self, key: usize, seen: Option<Seen>) -> Option<Seen> {
-        match (self.sabotage, &seen) {
-            (Sabotage::ReplacedReadOnly, Some(_)) | (Sabotage::DeletedReadOnly, None) if self.looking.is_some() => {
-                self.oracle.replaced(key).or(seen)
-            }
-            _ => seen,
-        }
     }
 
     /// Damages one object of a store that was closed, and looks whether the audit says so.

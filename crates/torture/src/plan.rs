@@ -261,6 +261,41 @@ impl Plan {
         self.trouble == Trouble::Crashes
     }
 
+    /// The same plan with what a second edition of it adds: several devices in half of the seeds, writes that land in
+    /// any order, looks between lives, openings with other options, clocks that are set, failures that last. What the
+    /// first edition draws stays as it was, so that a seed keeps what it is known for.
+    #[must_use]
+    pub fn extended(self) -> Self {
+        let mut dice = Dice::new(self.seed, 8);
+        let several = dice.percent(50);
+        let volumes = dice.between(2, 4) as usize;
+        let in_flight = dice.percent(60);
+        let volumes = if self.takes_several() && several { volumes } else { 1 };
+        let plan = Self { extended: true, audited: true, volumes, in_flight, ..self };
+        Self { memory: plan.memory.max(plan.least_memory()), ..plan }
+    }
+
+    /// Whether a store of this row may lie on several devices.
+    pub(crate) fn takes_several(&self) -> bool {
+        !self.has_files() && !self.has_tables() && !self.is_scanned()
+    }
+
+    /// Whether damage to an object need not be seen by the audit, or cannot be made: a file has no place that the
+    /// harness knows, and a slot that nothing else tells of is not there when its bytes are not.
+    pub(crate) fn hides_damage(&self) -> bool {
+        self.has_files() || self.is_scanned()
+    }
+
+    /// The least memory that a store of this plan opens with.
+    pub(crate) fn least_memory(&self) -> u64 {
+        u64::from(self.cluster) * 16.max(8 * self.volumes as u64)
+    }
+
+    /// Whether its objects lie in clusters, and its store so opens with each of these rows.
+    pub(crate) fn is_ring(&self) -> bool {
+        ["picaflor", "hummingbird", "damelo"].contains(&self.preset)
+    }
+
     /// In one line, for reports.
     #[must_use]
     pub fn describe(&self) -> String {
@@ -317,6 +352,7 @@ fn keys_of(seed: u64, count: usize, twins: bool) -> (Vec<Vec<u8>>, Vec<bool>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::operations;
 
     #[test]
     fn a_plan_is_its_seed() {
@@ -330,5 +366,26 @@ mod tests {
         let (keys, twins) = keys_of(3, 10, true);
         assert_eq!(keys.len(), twins.len());
         assert!(twins.iter().filter(|twin| **twin).count() >= 2, "{twins:?}");
+    }
+
+    #[test]
+    fn half_of_all_seeds_have_several_devices_and_the_first_edition_stays() {
+        let plans = || (0..400).map(|seed| Plan::new(seed, None));
+        let several = plans().map(Plan::extended).filter(|plan| plan.volumes > 1).count();
+        assert!((160..240).contains(&several), "{several}");
+        let first = |plan: Plan| format!("{:?}", operations(&plan));
+        assert!(plans().all(|plan| !first(plan).contains("Churn")));
+        let churned = plans().map(Plan::extended).filter(|plan| first(plan.clone()).contains("Churn")).count();
+        assert!(churned > 20, "{churned}");
+    }
+
+    #[test]
+    fn every_row_that_takes_several_devices_gets_them() {
+        for preset in picaflor_literature::presets() {
+            let plans = (0..60).map(|seed| Plan::new(seed, Some(Mode::Cache)).with_preset(preset).extended());
+            let several = plans.filter(|plan| plan.volumes > 1).count();
+            let one = ["simple", "squid", "multiple-dirs", "buddy-scan", "pmflf-ts", "pmflf-pl", "pmflf-pfl", "oba"];
+            assert_eq!(several == 0, one.contains(&preset), "{preset}: {several}");
+        }
     }
 }

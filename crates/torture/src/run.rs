@@ -3,82 +3,27 @@
 //! Everything happens on one thread and on a virtual clock, so a seed gives the same run every time. A *life*
 //! begins with an opening, at which the power may fail again, and ends with a crash, a kill or a close.
 
-use std::{collections::HashSet, sync::Arc};
+use std::time::Duration;
 
-use parking_lot::Mutex;
-use picaflor::{Departure, Error, Mode, Store};
-use picaflor_device::{Clock, MemoryDevice};
+use picaflor::{Error, Store};
 use picaflor_sim::FaultyDevice;
 
 use crate::{
-    canary::Sabotage,
-    dice::Dice,
+    bounds::GroupBounds,
     excuse::Excuse,
-    look::Weight,
-    oracle::Oracle,
+    operation::Op,
     plan::{Plan, Trouble},
     plug::Plug,
     report::{Tally, Violation, tracing},
+    sabotage::Sabotage,
+    state::{Outcome, Run, Weight},
     trouble,
-    verbs::Stream,
-    whims::Whims,
-    workload::{Op, STREAMS},
 };
 
 /// Openings that may be cut short by a further crash, one after the other.
 const CRASHES_IN_A_ROW: u32 = 6;
 /// Refused operations after which a failed store is taken down and opened again.
 const PATIENCE: u32 = 12;
-
-/// What the listener heard.
-pub(crate) type Departures = Vec<(Vec<u8>, Departure)>;
-
-pub(crate) type Outcome<T = ()> = Result<T, Violation>;
-
-/// A run under way.
-pub(crate) struct Run<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) sabotage: Sabotage,
-    pub(crate) clock: Clock,
-    memories: Vec<MemoryDevice>,
-    pub(crate) media: Vec<FaultyDevice>,
-    pub(crate) plugs: Vec<Arc<Plug>>,
-    pub(crate) store: Option<Store>,
-    pub(crate) streams: [Option<Stream>; STREAMS],
-    pub(crate) oracle: Oracle,
-    pub(crate) left: Arc<Mutex<Departures>>,
-    pub(crate) groups: crate::verbs::GroupBounds,
-    pub(crate) pins: crate::pins::PinBounds,
-    /// Decides what happens between lives.
-    pub(crate) dice: Dice,
-    pub(crate) tally: Tally,
-    /// What this life was opened with.
-    pub(crate) whims: Whims,
-    /// Decides what only plans of the second edition have.
-    pub(crate) whim_dice: Dice,
-    /// The store is open only to look, and what it shows has this weight.
-    pub(crate) looking: Option<Weight>,
-    /// In this life a device was told to fail and stay so.
-    pub(crate) fails_for_good: bool,
-    /// Objects left by themselves in this run.
-    pub(crate) evicted: bool,
-    /// Bytes of a device were changed behind the store's back.
-    pub(crate) damaged: bool,
-    /// They were changed after a crash: what no sync has vouched for cannot be told from what was lost.
-    pub(crate) doubtful: bool,
-    /// The store has lived with that damage.
-    scarred: bool,
-    /// Failed calls in this life.
-    pub(crate) errors: u32,
-    /// Nobody has asked for the receipt of this opening yet.
-    pub(crate) receipt_due: bool,
-    /// What was missed before that.
-    pub(crate) losses: Vec<Excuse>,
-    /// What gets have called damaged since the opening.
-    pub(crate) named: HashSet<String>,
-    at: usize,
-    op: Option<Op>,
-}
 
 /// Runs these operations of a plan.
 ///
@@ -109,46 +54,7 @@ impl From<Violation> for End {
     }
 }
 
-impl<'a> Run<'a> {
-    fn new(plan: &'a Plan, sabotage: Sabotage) -> Self {
-        let clock = Clock::virtual_at(1_700_000_000_000);
-        let memories: Vec<_> =
-            (0..plan.volumes).map(|_| MemoryDevice::with_block_size(plan.device, plan.block)).collect();
-        let faulty = |(at, memory): (usize, &MemoryDevice)| {
-            FaultyDevice::with_clock(Arc::new(memory.clone()), plan.seed ^ (at as u64) << 40, clock.clone())
-        };
-        Self {
-            plan,
-            sabotage,
-            media: memories.iter().enumerate().map(faulty).collect(),
-            clock,
-            memories,
-            plugs: Vec::new(),
-            store: None,
-            streams: Default::default(),
-            oracle: Oracle::new(plan.keys.len()),
-            left: Arc::default(),
-            groups: Default::default(),
-            pins: Default::default(),
-            dice: Dice::new(plan.seed, 3),
-            tally: Tally::default(),
-            whims: Whims::none(plan),
-            whim_dice: Dice::new(plan.seed, 9),
-            looking: None,
-            fails_for_good: false,
-            evicted: false,
-            damaged: false,
-            doubtful: false,
-            scarred: false,
-            errors: 0,
-            receipt_due: false,
-            losses: Vec::new(),
-            named: HashSet::new(),
-            at: 0,
-            op: None,
-        }
-    }
-
+impl Run<'_> {
     fn all(&mut self, operations: &[Op]) -> Result<(), End> {
         if tracing() {
             let twins = self.plan.twins.iter().enumerate().filter(|(_, twin)| **twin);
@@ -198,20 +104,50 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// What is wrong, and where in the run.
-    pub(crate) fn violation(&self, expected: impl Into<String>, found: impl Into<String>) -> Violation {
-        Violation {
-            seed: self.plan.seed,
-            plan: self.plan.describe(),
-            step: self.at,
-            operation: self.op.map_or_else(|| "the final look".into(), |op| format!("{op:?}")),
-            expected: expected.into(),
-            found: found.into(),
+    /// Carries out one operation on the open store.
+    fn verb(&mut self, op: Op) -> Outcome {
+        match op {
+            Op::Put(draft) => self.put(draft),
+            Op::PutMany { draft, count, stride } => self.put_many(&draft.many(count, stride, self.plan.keys.len())),
+            Op::DeleteMany { key, count, stride } => self.delete_many(key, count as usize, stride),
+            Op::Stream { draft, piece, announce, finish } => self.stream(draft, piece, announce, finish),
+            Op::Begin { slot, draft, announce } => self.begin_stream(slot, draft, announce),
+            Op::Write { slot, len } => self.write(slot, len),
+            Op::End { slot, finish } => self.end(slot, finish),
+            Op::Fetch(draft) => self.fetch(draft),
+            Op::Delete(key) => self.delete(key),
+            Op::Get(key) => self.get(key),
+            Op::TryGet(key) => self.try_get(key),
+            Op::Range { key, from, len } => self.range(key, from, len),
+            Op::Contains(key) => self.contains(key),
+            Op::Sweep => self.sweep(),
+            Op::Collocate(a, b) => {
+                if let Some(store) = &self.store {
+                    store.collocate(&self.plan.keys[a], &self.plan.keys[b]);
+                }
+                Ok(())
+            }
+            Op::Priority { group, priority } => self.priority(group, priority),
+            Op::Interval { group, millis } => self.interval(group, millis),
+            Op::Page { group, bytes } => self.page(group, bytes),
+            Op::Pin { name, id } => self.pin(name, id),
+            Op::Flush => self.flush(),
+            Op::Step(count) => self.step(count),
+            Op::Advance { millis } => {
+                self.clock.advance(Duration::from_millis(millis));
+                Ok(())
+            }
+            Op::SetClock { millis } => {
+                self.set_clock(millis);
+                Ok(())
+            }
+            Op::Lasting { device, how, after } => {
+                self.fail_for_good(device, how, after);
+                Ok(())
+            }
+            Op::Churn { id, count, deletes } => self.churn(id, count, deletes),
+            Op::ArmCrash(_) | Op::Crash | Op::Kill | Op::Reopen(_) => Ok(()),
         }
-    }
-
-    pub(crate) fn now(&self) -> u64 {
-        self.clock.now_millis()
     }
 
     fn arm(&mut self, after: u64) {
@@ -290,15 +226,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A cache that started empty has forgotten what its groups were set to. Waits as the receipt does.
-    pub(crate) fn note_cold_start(&mut self) -> bool {
-        let is_cold = self.receipt_due && self.is_cold();
-        if is_cold {
-            self.groups.forget();
-        }
-        is_cold
-    }
-
     /// Asked for only after the first gets: the receipt waits until everything found is merged, and a cache answers
     /// before.
     fn check_receipt(&mut self) -> Outcome {
@@ -347,7 +274,7 @@ impl<'a> Run<'a> {
         }
         self.groups.crash();
         if self.sabotage == Sabotage::OverrunJournal && self.fails_for_good {
-            self.overrun_a_journal();
+            trouble::overrun_journals(self.plan, &self.media);
         }
         self.fails_for_good = false;
         self.look(Weight::Decides)
@@ -363,7 +290,7 @@ impl<'a> Run<'a> {
         self.left.lock().clear();
         if self.plan.forgets_groups() {
             // Their row does not keep what groups were told.
-            self.groups = crate::verbs::GroupBounds::default();
+            self.groups = GroupBounds::default();
         }
     }
 
@@ -453,19 +380,6 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Hears what the listener heard. Returns whose objects left.
-    pub(crate) fn note_departures(&mut self) -> Vec<usize> {
-        let mut numbers = Vec::new();
-        for (key, _) in self.left.lock().drain(..) {
-            self.evicted = true;
-            if let Some(at) = self.plan.keys.iter().position(|known| *known == key) {
-                self.oracle.left(at);
-                numbers.push(at);
-            }
-        }
-        numbers
-    }
-
     /// Never more memory than given.
     fn check_limits(&mut self) -> Outcome {
         let Some(store) = &self.store else { return Ok(()) };
@@ -499,16 +413,5 @@ impl<'a> Run<'a> {
             }
         }
         Ok(())
-    }
-
-    /// Whether this opening says that the store started empty.
-    pub(crate) fn is_cold(&self) -> bool {
-        let receipt = self.store.as_ref().map(|store| store.receipt());
-        receipt.is_some_and(|receipt| receipt.volumes.iter().any(|volume| volume.dropped.cold_start))
-    }
-
-    /// Whether objects may leave by themselves.
-    pub(crate) fn is_cache(&self) -> bool {
-        self.plan.mode == Mode::Cache
     }
 }

@@ -6,11 +6,11 @@ use std::{
 };
 
 use crate::{
-    canary::Sabotage,
+    operation::Op,
     plan::Plan,
     report::{Tally, Violation},
     run::run,
-    workload::Op,
+    sabotage::Sabotage,
 };
 
 thread_local! {

@@ -112,3 +112,13 @@ pub(crate) fn heal(media: &[FaultyDevice]) -> bool {
     }
     healed
 }
+
+/// Damages the journal of each device, as pages that were written over it would.
+pub(crate) fn overrun_journals(plan: &Plan, media: &[FaultyDevice]) {
+    let Some(map) = Map::new(plan.capacity, plan.cluster) else { return };
+    for medium in media {
+        for page in 0..map.journal.len / 4096 {
+            flip(medium, map.journal.start + page * 4096 + 64, 1);
+        }
+    }
+}

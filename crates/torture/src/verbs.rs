@@ -4,109 +4,20 @@ use std::{cell::Cell, time::Duration};
 
 use bytes::Bytes;
 use picaflor::{
-    Durability, Error, Expiry, FetchError, Fetched, Priority, Put, PutOptions, PutStream, Refusal, Reopening, Result,
-    TryGet,
+    Durability, Error, Expiry, FetchError, Fetched, Priority, Put, PutOptions, Refusal, Reopening, Result, TryGet,
 };
 
 use crate::{
-    canary::Sabotage,
     dice::bytes_of,
     excuse::Excuse,
+    operation::Draft,
     oracle::{Counts, Value, metadata_of},
     report::tracing,
-    run::{Outcome, Run},
-    workload::{Draft, Op},
+    sabotage::Sabotage,
+    state::{Outcome, Run, Stream},
 };
 
-/// A stream that stays open while other things happen.
-pub(crate) struct Stream {
-    put: PutStream,
-    draft: Draft,
-    value: Value,
-    written: usize,
-    announced: bool,
-}
-
-/// How long the puts of each group may be volatile, as far as that is known.
-#[derive(Default)]
-pub(crate) struct GroupBounds {
-    /// Milliseconds; `Some(None)` is for ever.
-    set: [Option<Option<u64>>; 8],
-    /// Set since the last flush, so that a crash may undo it.
-    volatile: [bool; 8],
-    /// A crash may have undone it.
-    unknown: [bool; 8],
-}
-
-impl GroupBounds {
-    pub(crate) fn flushed(&mut self) {
-        self.volatile = Default::default();
-    }
-
-    pub(crate) fn crash(&mut self) {
-        for (unknown, volatile) in self.unknown.iter_mut().zip(&mut self.volatile) {
-            *unknown |= std::mem::take(volatile);
-        }
-    }
-
-    /// A cache started empty, and what its groups were set to is gone as well.
-    pub(crate) fn forget(&mut self) {
-        self.unknown = self.set.map(|bound| bound.is_some());
-    }
-
-    fn change(&mut self, group: u32, bound: Option<u64>) {
-        let at = group as usize % self.set.len();
-        (self.set[at], self.volatile[at], self.unknown[at]) = (Some(bound), true, false);
-    }
-}
-
 impl Run<'_> {
-    /// Carries out one operation on the open store.
-    pub(crate) fn verb(&mut self, op: Op) -> Outcome {
-        match op {
-            Op::Put(draft) => self.put(draft),
-            Op::PutMany { draft, count, stride } => self.put_many(&draft.many(count, stride, self.plan.keys.len())),
-            Op::DeleteMany { key, count, stride } => self.delete_many(key, count as usize, stride),
-            Op::Stream { draft, piece, announce, finish } => self.stream(draft, piece, announce, finish),
-            Op::Begin { slot, draft, announce } => self.begin_stream(slot, draft, announce),
-            Op::Write { slot, len } => self.write(slot, len),
-            Op::End { slot, finish } => self.end(slot, finish),
-            Op::Fetch(draft) => self.fetch(draft),
-            Op::Delete(key) => self.delete(key),
-            Op::Get(key) => self.get(key),
-            Op::TryGet(key) => self.try_get(key),
-            Op::Range { key, from, len } => self.range(key, from, len),
-            Op::Contains(key) => self.contains(key),
-            Op::Sweep => self.sweep(),
-            Op::Collocate(a, b) => {
-                if let Some(store) = &self.store {
-                    store.collocate(&self.plan.keys[a], &self.plan.keys[b]);
-                }
-                Ok(())
-            }
-            Op::Priority { group, priority } => self.priority(group, priority),
-            Op::Interval { group, millis } => self.interval(group, millis),
-            Op::Page { group, bytes } => self.page(group, bytes),
-            Op::Pin { name, id } => self.pin(name, id),
-            Op::Flush => self.flush(),
-            Op::Step(count) => self.step(count),
-            Op::Advance { millis } => {
-                self.clock.advance(Duration::from_millis(millis));
-                Ok(())
-            }
-            Op::SetClock { millis } => {
-                self.set_clock(millis);
-                Ok(())
-            }
-            Op::Lasting { device, how, after } => {
-                self.fail_for_good(device, how, after);
-                Ok(())
-            }
-            Op::Churn { id, count, deletes } => self.churn(id, count, deletes),
-            Op::ArmCrash(_) | Op::Crash | Op::Kill | Op::Reopen(_) => Ok(()),
-        }
-    }
-
     fn put_options(&self, draft: &Draft) -> PutOptions {
         PutOptions::new()
             .metadata(metadata_of(draft.id, draft.len))
@@ -161,7 +72,7 @@ impl Run<'_> {
         }
     }
 
-    fn put_many(&mut self, drafts: &[Draft]) -> Outcome {
+    pub(crate) fn put_many(&mut self, drafts: &[Draft]) -> Outcome {
         let mut values: Vec<Value> = drafts.iter().map(|draft| self.value_of(draft)).collect();
         let began = self.now();
         let Some(store) = &self.store else { return Ok(()) };
@@ -200,7 +111,7 @@ impl Run<'_> {
         self.must_be_excused(&error)
     }
 
-    fn delete_many(&mut self, first: usize, count: usize, stride: usize) -> Outcome {
+    pub(crate) fn delete_many(&mut self, first: usize, count: usize, stride: usize) -> Outcome {
         let Some(store) = &self.store else { return Ok(()) };
         let numbers: Vec<usize> = (0..count).map(|at| (first + at * stride) % self.plan.keys.len()).collect();
         let keys: Vec<&[u8]> = numbers.iter().map(|&number| &self.plan.keys[number][..]).collect();
@@ -276,7 +187,7 @@ impl Run<'_> {
         }
     }
 
-    fn stream(&mut self, draft: Draft, piece: usize, announce: bool, finish: bool) -> Outcome {
+    pub(crate) fn stream(&mut self, draft: Draft, piece: usize, announce: bool, finish: bool) -> Outcome {
         self.begin_stream(0, draft, announce)?;
         while self.streams[0].as_ref().is_some_and(|stream| stream.written < draft.len) {
             self.write(0, piece)?;
@@ -284,7 +195,7 @@ impl Run<'_> {
         self.end(0, finish)
     }
 
-    fn begin_stream(&mut self, slot: usize, draft: Draft, announce: bool) -> Outcome {
+    pub(crate) fn begin_stream(&mut self, slot: usize, draft: Draft, announce: bool) -> Outcome {
         // It may be finished long before its end.
         let value = Value { planned: 0, ..self.value_of(&draft) };
         let options = self.put_options(&draft).metadata(metadata_of(draft.id, 0));
@@ -310,7 +221,7 @@ impl Run<'_> {
         self.must_be_excused(error)
     }
 
-    fn write(&mut self, slot: usize, len: usize) -> Outcome {
+    pub(crate) fn write(&mut self, slot: usize, len: usize) -> Outcome {
         let Some(stream) = &mut self.streams[slot] else { return Ok(()) };
         let end = (stream.written + len).min(stream.draft.len);
         let body = bytes_of(stream.draft.id, end);
@@ -324,7 +235,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn end(&mut self, slot: usize, finish: bool) -> Outcome {
+    pub(crate) fn end(&mut self, slot: usize, finish: bool) -> Outcome {
         let Some(mut stream) = self.streams[slot].take() else { return Ok(()) };
         if !finish {
             drop(stream);
@@ -346,7 +257,7 @@ impl Run<'_> {
         }
     }
 
-    fn fetch(&mut self, draft: Draft) -> Outcome {
+    pub(crate) fn fetch(&mut self, draft: Draft) -> Outcome {
         let (value, began) = (self.value_of(&draft), self.now());
         let options = self.put_options(&draft);
         let Some(store) = self.store.clone() else { return Ok(()) };
@@ -416,7 +327,7 @@ impl Run<'_> {
         }
     }
 
-    fn try_get(&mut self, key: usize) -> Outcome {
+    pub(crate) fn try_get(&mut self, key: usize) -> Outcome {
         let Some(store) = &self.store else { return Ok(()) };
         let began = self.now();
         match store.try_get(&self.plan.keys[key]) {
@@ -426,7 +337,7 @@ impl Run<'_> {
         }
     }
 
-    fn priority(&mut self, group: u32, priority: u8) -> Outcome {
+    pub(crate) fn priority(&mut self, group: u32, priority: u8) -> Outcome {
         let priority = [Priority::Neither, Priority::Loved, Priority::Hated][usize::from(priority) % 3];
         if let Some(store) = &self.store {
             store.group(group).set(priority);
@@ -434,7 +345,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn interval(&mut self, group: u32, millis: u64) -> Outcome {
+    pub(crate) fn interval(&mut self, group: u32, millis: u64) -> Outcome {
         let bound = Some(millis).filter(|millis| *millis > 0);
         if let Some(store) = &self.store {
             store.group(group).set_checkpoint_interval(bound.map(Duration::from_millis));
@@ -443,7 +354,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn page(&mut self, group: u32, bytes: u32) -> Outcome {
+    pub(crate) fn page(&mut self, group: u32, bytes: u32) -> Outcome {
         if self.whims.preset != self.plan.preset {
             return Ok(());
         }
@@ -453,7 +364,7 @@ impl Run<'_> {
         }
     }
 
-    fn flush(&mut self) -> Outcome {
+    pub(crate) fn flush(&mut self) -> Outcome {
         let Some(store) = &self.store else { return Ok(()) };
         match store.flush() {
             Ok(()) => {
@@ -487,21 +398,5 @@ impl Run<'_> {
             }
         }
         Ok(())
-    }
-
-    pub(crate) fn has_crashed(&self) -> bool {
-        self.media.iter().any(picaflor_sim::FaultyDevice::is_crashed)
-    }
-
-    /// Only a device that fails is an excuse for a call that does.
-    pub(crate) fn must_be_excused(&mut self, error: &Error) -> Outcome {
-        if self.has_crashed() {
-            return Ok(());
-        }
-        if !self.plan.is_honest() && !matches!(error, Error::Option { .. }) {
-            self.tally.excused.note(Excuse::FailedCall);
-            return Ok(());
-        }
-        Err(self.violation("the call succeeds: nothing has failed", error.to_string()))
     }
 }

@@ -8,7 +8,12 @@ use std::{any::Any, ops::Range, sync::Arc};
 use bytes::Bytes;
 use picaflor_format::frame::{Kind, Manifest};
 
-use crate::{Error, Result, base::frame::Frame, cache::leases::Lease, ops::chunks::Chunks, store::Store};
+use crate::{
+    Error, Result,
+    api::chunks::{ChunkSource, Chunks, Rest},
+    base::frame::Frame,
+    cache::leases::Lease,
+};
 
 /// An object of the store. Clones share the bytes; the bytes stay as long as a clone does. Those of an object larger
 /// than a cluster are on the device: they stay there though it is replaced, deleted, evicted or expires meanwhile, as
@@ -22,7 +27,7 @@ pub struct Object {
 /// Where the body is, if not in the frame.
 enum Elsewhere {
     /// In chunks.
-    Chunks { manifest: Manifest, store: Store, lease: Option<Arc<Lease>> },
+    Chunks { manifest: Manifest, source: Arc<dyn ChunkSource>, lease: Option<Arc<Lease>> },
     /// In memory: it was fetched, and not stored; or put together from the pieces it was cut into.
     Memory(Bytes),
 }
@@ -33,7 +38,7 @@ impl Object {
     }
 
     /// The object that a verified frame stands for.
-    pub(crate) fn from_frame(frame: Arc<Frame>, store: &Store) -> Result<Self> {
+    pub(crate) fn from_frame(frame: Arc<Frame>, source: impl FnOnce() -> Arc<dyn ChunkSource>) -> Result<Self> {
         if frame.header.kind != Kind::Manifest {
             return Ok(Self::whole(frame));
         }
@@ -42,8 +47,9 @@ impl Object {
             why: why.to_string(),
             mend: "put the object again".into(),
         })?;
-        let lease = store.shared().leases.take(store.hasher().key(frame.key()), manifest).map(Arc::new);
-        let chunks = Elsewhere::Chunks { manifest, store: store.clone(), lease };
+        let source = source();
+        let lease = source.lease(frame.key(), manifest);
+        let chunks = Elsewhere::Chunks { manifest, source, lease };
         Ok(Self { frame, elsewhere: Some(Arc::new(chunks)) })
     }
 
@@ -61,19 +67,20 @@ impl Object {
         &self.frame
     }
 
-    pub(crate) fn shared_frame(&self) -> Arc<Frame> {
-        Arc::clone(&self.frame)
-    }
-
     /// How a large object is cut.
     pub(crate) fn manifest(&self) -> Option<Manifest> {
-        self.manifest_and_lease().map(|(manifest, _)| manifest)
+        match self.elsewhere.as_deref() {
+            Some(Elsewhere::Chunks { manifest, .. }) => Some(*manifest),
+            _ => None,
+        }
     }
 
-    /// The same, and what keeps its chunks.
-    pub(crate) fn manifest_and_lease(&self) -> Option<(Manifest, Option<Arc<Lease>>)> {
+    /// The chunks of a large object.
+    pub(crate) fn rest(&self) -> Option<Rest> {
         match self.elsewhere.as_deref() {
-            Some(Elsewhere::Chunks { manifest, lease, .. }) => Some((*manifest, lease.clone())),
+            Some(Elsewhere::Chunks { manifest, source, lease }) => {
+                Some(Rest::all(source, (self.frame.clone(), lease.clone()), *manifest))
+            }
             _ => None,
         }
     }
@@ -175,8 +182,8 @@ impl Object {
     pub fn chunks(&self, range: Range<u64>) -> Chunks {
         match self.elsewhere.as_deref() {
             None => Chunks::whole(self.frame.body(), range),
-            Some(Elsewhere::Chunks { manifest, store, lease }) => {
-                Chunks::large(store, (self.frame.clone(), lease.clone()), *manifest, range)
+            Some(Elsewhere::Chunks { manifest, source, lease }) => {
+                Chunks::large(source, (self.frame.clone(), lease.clone()), *manifest, range)
             }
             Some(Elsewhere::Memory(body)) => Chunks::whole(body.clone(), range),
         }

@@ -2,6 +2,7 @@
 //! which device a key has its home, and the two seams to layouts of other crates.
 
 pub(crate) mod blocked;
+pub(crate) mod blocking;
 pub(crate) mod error;
 pub(crate) mod frame;
 pub(crate) mod group;
@@ -12,6 +13,7 @@ pub(crate) mod pinned;
 pub(crate) mod places;
 pub(crate) mod policy;
 pub(crate) mod preset;
+pub(crate) mod put;
 pub(crate) mod receipt;
 #[cfg(feature = "metrics")]
 mod record;

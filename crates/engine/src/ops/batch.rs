@@ -11,38 +11,13 @@ use picaflor_common::KeyHash;
 use picaflor_format::frame::{self, Kind};
 
 use crate::{
-    Error, PutOptions, Refusal, Result,
+    Error, Put, Refusal, Result,
     base::layout::Layout,
-    base::options::PLAIN,
     base::stats::add,
+    handle::Store,
+    ops::awaited::{Awaited, wait},
     ops::insert::Parts,
-    ops::put::{Awaited, wait},
-    store::Store,
 };
-
-/// An object of [`Store::put_many`].
-#[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
-pub struct Put<'a> {
-    /// The key.
-    pub key: &'a [u8],
-    /// The body.
-    pub body: &'a [u8],
-    /// As of [`Store::put_with`].
-    pub options: &'a PutOptions,
-}
-
-impl<'a> Put<'a> {
-    /// What [`Store::put`] puts.
-    pub fn new(key: &'a [u8], body: &'a [u8]) -> Self {
-        Self::with(key, body, &PLAIN)
-    }
-
-    /// What [`Store::put_with`] puts.
-    pub fn with(key: &'a [u8], body: &'a [u8], options: &'a PutOptions) -> Self {
-        Self { key, body, options }
-    }
-}
 
 impl Store {
     /// Puts objects, in their order: of several with one key the last stays. When this returns, all are as durable as

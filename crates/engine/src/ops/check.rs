@@ -8,7 +8,7 @@ use picaflor_format::{
     frame::{GRAIN, Header},
 };
 
-use crate::{CheckReport, Receipt, index::Location, read::cluster_reader::Use, store::Store, volume::Volume};
+use crate::{CheckReport, Receipt, handle::Store, index::Location, read::cluster_reader::Use, volume::Volume};
 
 /// What a finding means for what was put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,11 +11,11 @@ use picaflor_format::frame::{GRAIN, Kind};
 
 use crate::{
     Error, Refusal, Result,
-    base::layout::{Former, Layout},
+    base::layout::Layout,
     base::stats::add,
+    handle::Store,
     index::Location,
-    ops::put::{Awaited, wait, wait_async},
-    store::Store,
+    ops::awaited::{Awaited, wait, wait_async},
     volume::Volume,
 };
 
@@ -240,11 +240,6 @@ impl Store {
         let found = former.is_some();
         former.into_iter().for_each(|former| self.drop_former(layout, hash, former));
         Ok(found)
-    }
-
-    /// Drops the chunks of a version that a table does not hold any more, if it had any; by who holds the key's lock.
-    pub(crate) fn drop_former(&self, layout: &dyn Layout, hash: KeyHash, former: Former) {
-        former.manifest.into_iter().for_each(|manifest| layout.drop_chunks(hash, manifest));
     }
 }
 

@@ -2,20 +2,20 @@
 
 use std::{
     any::Any,
-    fmt,
     future::{Future, poll_fn},
     sync::Arc,
-    task::{Context, Poll, Waker},
 };
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
-use picaflor_common::HashKeyed;
 use picaflor_format::frame::{self, Header, Kind};
 
 use crate::{
-    Error, Object, PutOptions, PutStream, Result, base::frame::Frame, base::options::PLAIN, base::stats::add,
-    store::Store,
+    Error, FetchError, Object, PutOptions, PutStream, Result,
+    base::frame::Frame,
+    base::options::PLAIN,
+    base::stats::add,
+    handle::Store,
+    ops::fetches::{Fetch, Outcome, again, shared},
 };
 
 /// What a fetch brings: a body that is in memory, or a stream that has taken one piece by piece.
@@ -44,113 +44,6 @@ impl Fetched {
     /// out though the store refuses it, the refusal of this one is the caller's error.
     pub fn stream(stream: PutStream) -> Self {
         Self(Brought::Stream(Box::new(stream)))
-    }
-}
-
-/// Why [`Store::get_or_fetch`] has no object: `E` is the error of the caller's fetch.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum FetchError<E: ?Sized> {
-    /// The store failed.
-    Store(Error),
-    /// The fetch failed: this caller's, or the one that it waited for.
-    Fetch(Arc<E>),
-    /// The fetch that this caller waited for was abandoned: its task was dropped, or it panicked.
-    Abandoned,
-    /// What a stream brought is in the store no more: it was deleted, or evicted, before it could be read.
-    Gone,
-}
-
-impl<E: ?Sized> From<Error> for FetchError<E> {
-    fn from(error: Error) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl<E: fmt::Display + ?Sized> fmt::Display for FetchError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Store(error) => error.fmt(f),
-            Self::Fetch(error) => write!(f, "fetch failed: {error}"),
-            Self::Abandoned => f.write_str("the fetch that was waited for was abandoned; ask again"),
-            Self::Gone => f.write_str("what was fetched left the store before it could be read; ask again"),
-        }
-    }
-}
-
-impl<E: std::error::Error + 'static> std::error::Error for FetchError<E> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Store(error) => Some(error),
-            Self::Fetch(error) => Some(&**error),
-            Self::Abandoned | Self::Gone => None,
-        }
-    }
-}
-
-/// What became of a fetch, for callers whose errors may be of other types.
-type Outcome = Result<Object, FetchError<dyn Any + Send + Sync>>;
-
-/// The same error for another caller.
-fn again<E: ?Sized>(error: &FetchError<E>) -> FetchError<E> {
-    match error {
-        FetchError::Store(error) => FetchError::Store(error.clone()),
-        FetchError::Fetch(error) => FetchError::Fetch(Arc::clone(error)),
-        FetchError::Abandoned => FetchError::Abandoned,
-        FetchError::Gone => FetchError::Gone,
-    }
-}
-
-/// Fetches under way, by the key's hash.
-#[derive(Default)]
-pub(crate) struct Fetches {
-    running: Mutex<HashKeyed<Arc<Fetch>>>,
-}
-
-struct Fetch {
-    key: Bytes,
-    state: Mutex<FetchState>,
-    done: Condvar,
-}
-
-#[derive(Default)]
-struct FetchState {
-    outcome: Option<Outcome>,
-    wakers: Vec<Waker>,
-}
-
-impl Fetch {
-    fn finish(&self, outcome: Outcome) {
-        let wakers = {
-            let mut state = self.state.lock();
-            state.outcome = Some(outcome);
-            std::mem::take(&mut state.wakers)
-        };
-        self.done.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
-    }
-
-    /// The outcome, waiting on this thread.
-    fn wait(&self) -> Outcome {
-        let mut state = self.state.lock();
-        loop {
-            if let Some(outcome) = &state.outcome {
-                return outcome.as_ref().cloned().map_err(again);
-            }
-            self.done.wait(&mut state);
-        }
-    }
-
-    /// The same for tasks.
-    fn poll(&self, context: &Context<'_>) -> Poll<Outcome> {
-        let mut state = self.state.lock();
-        match &state.outcome {
-            Some(outcome) => Poll::Ready(outcome.as_ref().cloned().map_err(again)),
-            None => {
-                state.wakers.push(context.waker().clone());
-                Poll::Pending
-            }
-        }
     }
 }
 
@@ -184,17 +77,6 @@ impl Drop for Leader<'_> {
         }
         self.fetch.finish(self.outcome.take().unwrap_or(Err(FetchError::Abandoned)));
     }
-}
-
-/// What a waiter makes of the outcome: nothing of an error of another type than its own, and then it fetches itself.
-fn shared<E: Send + Sync + 'static>(outcome: Outcome) -> Option<Result<Object, FetchError<E>>> {
-    Some(Err(match outcome {
-        Ok(object) => return Some(Ok(object)),
-        Err(FetchError::Fetch(error)) => FetchError::Fetch(error.downcast().ok()?),
-        Err(FetchError::Store(error)) => FetchError::Store(error),
-        Err(FetchError::Abandoned) => FetchError::Abandoned,
-        Err(FetchError::Gone) => FetchError::Gone,
-    }))
 }
 
 impl Store {
@@ -276,8 +158,7 @@ impl Store {
             return Err(Arc::clone(other));
         }
         let listed = other.is_none();
-        let fetch =
-            Arc::new(Fetch { key: Bytes::copy_from_slice(key), state: Mutex::default(), done: Condvar::default() });
+        let fetch = Fetch::of(key);
         if listed {
             running.insert(hash, Arc::clone(&fetch));
         }

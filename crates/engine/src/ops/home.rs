@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use crate::{Mode, Result, store::Store, volume::Volume};
+use crate::{Mode, Result, handle::Store, volume::Volume};
 use picaflor_common::KeyHash;
 
 impl Store {

@@ -14,11 +14,12 @@ use crate::{
     Daemons, Error, Mode, PutOptions, Result,
     base::blocked::{Blocked, PATIENCE, Purpose},
     base::frame::Draft,
-    base::layout::Layout,
+    base::layout::{Former, Layout},
     base::stats::add,
+    handle::Store,
     index::{IndexEntry, Location},
-    store::Store,
     volume::Volume,
+    write::placement::Class,
 };
 
 /// A frame's fields that a put decides.
@@ -302,6 +303,43 @@ impl Store {
         former.into_iter().for_each(|former| self.drop_former(layout, hash, former));
         add(&self.shared().counters.put_bytes, draft.header.payload_len() as u64);
         Ok(Inserted::Durable)
+    }
+
+    fn class(volume: &Volume, kind: Kind, options: &PutOptions) -> Class {
+        let placer = &volume.catalog.placer;
+        match options.bypass_memory && !placer.keeps_apart() {
+            true => Class::Bypass,
+            false => placer.class(kind, options.group, options.server),
+        }
+    }
+
+    /// The class of an object, and the server in its header. The affinity stands for the server of an object
+    /// that names none; where objects wait for each other, for that of every object without a group: a page is asked
+    /// for at once, a site is not. Chunks fill clusters anyway.
+    fn affinity_of(
+        volume: &Volume,
+        class: Class,
+        parts: &Parts<'_>,
+        (hash, beside): (u64, Option<u64>),
+    ) -> (Class, u32) {
+        let server = parts.options.server;
+        let affinity = match parts.kind {
+            Kind::Chunk => 0,
+            _ => volume.catalog.placer.affinity_of(hash, beside),
+        };
+        match class {
+            // The head of a large object does not wait, and goes to where the others are packed.
+            Class::Rest | Class::Server(_) if affinity != 0 && volume.packer.gathers().is_some() => {
+                (Class::Rest, affinity)
+            }
+            Class::Rest if affinity != 0 && server == 0 => (Class::Server(affinity), affinity),
+            _ => (class, server),
+        }
+    }
+
+    /// Drops the chunks of a version that a table does not hold any more, if it had any; by who holds the key's lock.
+    pub(crate) fn drop_former(&self, layout: &dyn Layout, hash: KeyHash, former: Former) {
+        former.manifest.into_iter().for_each(|manifest| layout.drop_chunks(hash, manifest));
     }
 
     /// Does or awaits what a blocked put needs. False if there is nothing that would help.

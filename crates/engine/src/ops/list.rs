@@ -11,7 +11,7 @@ use picaflor_format::{
     frame::{GRAIN, Header, Kind},
 };
 
-use crate::{cache::buffers::Slot, index::IndexEntry, layout::Listing, store::Store, volume::Volume};
+use crate::{cache::buffers::Slot, handle::Store, index::IndexEntry, layout::Listing, volume::Volume};
 
 /// One object, as a listing shows it.
 #[derive(Debug, Clone)]

@@ -12,10 +12,10 @@ use bytes::Bytes;
 
 use crate::{
     Error, Refusal, Result,
-    ops::put::{wait, wait_async},
+    handle::Store,
+    ops::awaited::{wait, wait_async},
     recovery::EPOCH_SHIFT,
     space::LayoutKind,
-    store::Store,
     volume::Volume,
 };
 

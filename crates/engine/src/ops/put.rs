@@ -1,28 +1,22 @@
-//! Put: limits and admission → placement picks an open buffer → the object is framed into it → the index
-//! says *buffered* → return, or wait for the group commit that durability asks for.
+//! Put: limits and admission (`admission.rs`) → placement picks an open buffer → the object is framed into it → the
+//! index says *buffered* → return, or wait for the group commit that durability asks for.
 //!
 //! A put of more than one cluster becomes a stream of chunks (`stream.rs`).
 
-use std::{
-    future::Future,
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
-};
+use std::future::Future;
 
 use bytes::Bytes;
-use picaflor_format::frame::{KEY_MAX, Kind, META_MAX, Manifest};
+use picaflor_format::frame::Kind;
 
 use crate::{
-    Durability, Error, Expiry, PutOptions, Refusal, Result,
-    base::group::CheckpointInterval,
+    PutOptions, Result,
+    base::blocking::BoxFuture,
     base::options::PLAIN,
+    base::put::Put,
     base::stats::add,
-    ops::batch::Put,
-    ops::blocking::BoxFuture,
+    handle::Store,
+    ops::awaited::{Awaited, wait, wait_async},
     ops::insert::{Inserted, OwnParts, Parts},
-    store::Store,
-    volume::Volume,
-    write::placement::Class,
 };
 
 impl Store {
@@ -179,151 +173,10 @@ impl Store {
         add(&self.shared().counters.puts, 1);
         Ok(volume.and_then(|volume| self.settle_put(volume, options.group)))
     }
-
-    /// Limits, expiry and admission. Returns when the object expires.
-    pub(crate) fn admit(&self, key: &[u8], len: Option<u64>, options: &PutOptions) -> Result<u64> {
-        let shared = self.shared();
-        // Before anything that may have to wait for the end of the opening.
-        let now = shared.clock.now_millis();
-        // Beside the key there is room for the manifest of a large object at least.
-        let meta_max = META_MAX.min(self.payload_max().saturating_sub(key.len() + Manifest::LEN));
-        for (what, given, least, max) in
-            [("key", key.len(), 1, KEY_MAX), ("metadata", options.metadata.len(), 0, meta_max)]
-        {
-            if given < least || given > max {
-                return Err(Error::Limit { what, len: given, max });
-            }
-        }
-        if shared.options.read_only {
-            return Err(self.refuse(Refusal::ReadOnly));
-        }
-        if self.recovered_volumes().iter().any(|volume| volume.scrubber.recovers_in_steps()) {
-            return Err(self.refuse(Refusal::Recovering));
-        }
-        let expires = self.expires(options, now);
-        if options.expiry != Expiry::Never && expires != 0 && expires <= now || options.expiry == Expiry::At(0) {
-            return Err(self.refuse(Refusal::Expired));
-        }
-        if len.is_some_and(|len| len > self.object_max()) {
-            return Err(self.refuse(Refusal::TooLarge));
-        }
-        if shared.options.admission.as_ref().is_some_and(|admits| !admits(key, len)) {
-            return Err(self.refuse(Refusal::NotAdmitted));
-        }
-        if shared.index_is_above(8) && self.recovered_volumes().iter().any(|volume| volume.catalog.is_loaded()) {
-            return Err(self.refuse(Refusal::IndexFull));
-        }
-        if self.recovered_volumes().iter().any(|volume| volume.room.checkpoints_are_above(8)) {
-            return Err(self.refuse(Refusal::IndexFull));
-        }
-        Ok(expires)
-    }
-
-    /// When it expires, in milliseconds since 1970; 0 is never.
-    pub(crate) fn expires(&self, options: &PutOptions, now: u64) -> u64 {
-        let after = |time: Duration| now.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-        match options.expiry {
-            Expiry::Never => 0,
-            Expiry::At(millis) => millis,
-            Expiry::After(time) => after(time),
-            Expiry::Default => self.shared().options.default_ttl.map_or(0, after),
-        }
-    }
-
-    pub(crate) fn refuse(&self, why: Refusal) -> Error {
-        self.shared().counters.refused(why);
-        Error::Refused(why)
-    }
-
-    pub(crate) fn class(volume: &Volume, kind: Kind, options: &PutOptions) -> Class {
-        let placer = &volume.catalog.placer;
-        match options.bypass_memory && !placer.keeps_apart() {
-            true => Class::Bypass,
-            false => placer.class(kind, options.group, options.server),
-        }
-    }
-
-    /// The class of an object, and the server in its header. The affinity stands for the server of an object
-    /// that names none; where objects wait for each other, for that of every object without a group: a page is asked
-    /// for at once, a site is not. Chunks fill clusters anyway.
-    pub(crate) fn affinity_of(
-        volume: &Volume,
-        class: Class,
-        parts: &Parts<'_>,
-        (hash, beside): (u64, Option<u64>),
-    ) -> (Class, u32) {
-        let server = parts.options.server;
-        let affinity = match parts.kind {
-            Kind::Chunk => 0,
-            _ => volume.catalog.placer.affinity_of(hash, beside),
-        };
-        match class {
-            // The head of a large object does not wait, and goes to where the others are packed.
-            Class::Rest | Class::Server(_) if affinity != 0 && volume.packer.gathers().is_some() => {
-                (Class::Rest, affinity)
-            }
-            Class::Rest if affinity != 0 && server == 0 => (Class::Server(affinity), affinity),
-            _ => (class, server),
-        }
-    }
-
-    /// Sees to it that a put becomes durable in its time. Returns what the caller has to wait for.
-    pub(crate) fn settle_put(&self, volume: Arc<Volume>, group: u32) -> Awaited {
-        let shared = self.shared();
-        let within = match (shared.groups.interval(group), shared.options.durability) {
-            (_, Durability::EveryPut) => {
-                let number = volume.log.commits.next();
-                return Some((volume, number));
-            }
-            (CheckpointInterval::Off, _) => None,
-            (CheckpointInterval::Every(time), _) => Some(time),
-            // What is told to the journal waits in memory.
-            (CheckpointInterval::OfStore, _)
-                if volume
-                    .catalog
-                    .places
-                    .as_ref()
-                    .is_some_and(|places| volume.log.has_much_to_tell(places.are_files())) =>
-            {
-                let number = volume.log.commits.next();
-                return Some((volume, number));
-            }
-            (CheckpointInterval::OfStore, Durability::None) => None,
-            (CheckpointInterval::OfStore, Durability::Bounded { time, puts }) => {
-                // What would not become durable in time is not acknowledged.
-                let refusing = volume.log.commits.is_refusing();
-                if refusing || volume.log.queue.volatile_puts.fetch_add(1, Relaxed) + 1 >= puts {
-                    let number = volume.log.commits.next();
-                    return Some((volume, number));
-                }
-                Some(time)
-            }
-        };
-        if let Some(within) = within {
-            volume.log.due_within(within);
-        }
-        None
-    }
 }
-
-/// A commit to wait for.
-pub(crate) type Awaited = Option<(Arc<Volume>, u64)>;
 
 /// What a put of a task came to at once.
 enum Begun {
     Inserted(Awaited),
     Later(BoxFuture<()>),
-}
-
-/// Waits for it in a task.
-pub(crate) async fn wait_async(awaited: Awaited) -> Result<()> {
-    match awaited {
-        Some((volume, number)) => Arc::clone(&volume.room).commit_async(number).await,
-        None => Ok(()),
-    }
-}
-
-/// Waits for it on this thread.
-pub(crate) fn wait(awaited: Awaited) -> Result<()> {
-    awaited.map_or(Ok(()), |(volume, number)| volume.room.wait_commit_in_time(number))
 }

@@ -19,9 +19,9 @@ use picaflor_format::frame::{ChunkKey, Kind, Manifest};
 use crate::{
     Error, PutOptions, Refusal, Reserved, Result,
     base::stats::add,
+    handle::Store,
+    ops::awaited::{self, Awaited},
     ops::insert::{Inserted, OwnParts},
-    ops::put::{self, Awaited},
-    store::Store,
     volume::Volume,
 };
 
@@ -111,7 +111,7 @@ impl Store {
         piece_max: usize,
     ) -> Result<()> {
         let stream = self.admitted_stream(key, Some(body.len() as u64), options.clone(), expires)?;
-        put::wait(at_once(stream.cut(Bytes::copy_from_slice(body), piece_max, Waits::Thread))?)
+        awaited::wait(at_once(stream.cut(Bytes::copy_from_slice(body), piece_max, Waits::Thread))?)
     }
 
     /// Begins an object whose body comes in pieces; `len` is its length where that is known.
@@ -207,7 +207,7 @@ impl PutStream {
     /// As [`Store::put`]; [`Error::Length`] if the body is not as long as was announced; the error of a
     /// [`write`](PutStream::write) that failed before.
     pub fn finish(self) -> Result<()> {
-        put::wait(at_once(self.framed(Waits::Thread))?)
+        awaited::wait(at_once(self.framed(Waits::Thread))?)
     }
 
     /// As [`PutStream::finish`], for any executor.
@@ -215,7 +215,7 @@ impl PutStream {
     /// # Errors
     /// As [`PutStream::finish`].
     pub async fn finish_async(self) -> Result<()> {
-        put::wait_async(self.framed(Waits::Task).await?).await
+        awaited::wait_async(self.framed(Waits::Task).await?).await
     }
 
     /// Frames what is left, and what names the chunks if there are some. Returns what has to be waited for.
@@ -288,7 +288,7 @@ impl PutStream {
 
     /// The same for [`Store::put_async`].
     pub(crate) async fn cut_async(self, body: Bytes, piece_max: usize) -> Result<()> {
-        put::wait_async(self.cut(body, piece_max, Waits::Task).await?).await
+        awaited::wait_async(self.cut(body, piece_max, Waits::Task).await?).await
     }
 
     async fn grow_large(&mut self, waits: Waits) -> Result<()> {

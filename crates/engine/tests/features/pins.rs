@@ -95,6 +95,27 @@ fn all_of_them_fit_into_a_cluster() {
 }
 
 #[test]
+fn the_map_of_clusters_has_what_is_alive() {
+    let devices = faulty(1);
+    let store = Store::open(on(&devices, "picaflor")).unwrap();
+    let live = |store: &Store| {
+        let maps = store.cluster_maps();
+        assert_eq!(
+            (maps.len(), maps[0].cluster, maps[0].live.len() as u32),
+            (1, 64 << 10, store.stats().volumes[0].clusters)
+        );
+        maps[0].live.iter().map(|live| u64::from(*live)).sum::<u64>()
+    };
+    assert_eq!(live(&store), 0);
+    (0..100).for_each(|i| store.put(&key(i), &body(i, 3000)).unwrap());
+    store.close().unwrap();
+    let store = Store::open(on(&devices, "picaflor")).unwrap();
+    assert_eq!(live(&store), store.stats().volumes[0].live_bytes);
+    assert!(live(&store) > 300_000);
+    assert!(Store::open(on(&faulty(1), "stream")).unwrap().cluster_maps().is_empty());
+}
+
+#[test]
 fn a_preset_without_clusters_says_that_it_has_none() {
     for preset in ["buddy-scan", "stream", "oba"] {
         let store = Store::open(on(&faulty(1), preset)).unwrap();

@@ -1,8 +1,8 @@
 //! What a user should choose for objects of a size, and when copying them anew pays.
 
 use super::{
+    compare::{disks, groups, mean_of, on_disk},
     kind::Kind,
-    report::{disks, groups, mean_of, on_disk},
     run::{Aged, Sample},
 };
 use crate::draw::short;

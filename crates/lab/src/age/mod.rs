@@ -14,6 +14,7 @@
 mod advice;
 mod candidates;
 mod clock;
+mod compare;
 mod extents;
 mod keep;
 mod kind;

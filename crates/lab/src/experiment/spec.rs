@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, path::Path};
 
 use serde::{Deserialize, Deserializer};
 
-use super::check;
 use crate::{
     Error,
     method::Levels,
@@ -252,18 +251,6 @@ const FRAMES: f64 = 1.0264;
 const ROOM: f64 = 1.0 - 1.0 / 32.0 - 1.0 / 256.0;
 
 impl Spec {
-    /// Reads an experiment.
-    ///
-    /// # Errors
-    /// With the place of what is wrong in it.
-    pub fn parse(name: &str, text: &str) -> crate::Result<Self> {
-        let wrong = |why: String| Error::Experiment { name: name.into(), why };
-        let mut spec: Self = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
-        spec.name = name.into();
-        check::spec(&spec).map_err(wrong)?;
-        Ok(spec)
-    }
-
     /// What a name of [`Spec::workload`] stands for; a file is read.
     pub(super) fn workload_named(&self, name: &str) -> crate::Result<Workload> {
         if let Some(known) = Known::named(name) {

@@ -14,9 +14,9 @@ use parking_lot::Mutex;
 use picaflor_device::{Device, Op, Request};
 use picaflor_sim::SparseBytes;
 
-use super::FileSystem;
 use super::core::{Core, full};
 use super::layout::{Address, Run};
+use super::system::FileSystem;
 
 /// Unit of reading and writing that a storage manager sees, in bytes.
 const BLOCK: usize = 512;
@@ -67,8 +67,18 @@ impl State {
     }
 }
 
+impl FileSystem {
+    /// One file of `bytes`, preallocated, as a device. `bytes` is rounded up to whole blocks.
+    ///
+    /// # Errors
+    /// `StorageFull` if there is no room.
+    pub fn big_file(&self, bytes: u64) -> io::Result<BigFile> {
+        BigFile::new(self, bytes)
+    }
+}
+
 impl BigFile {
-    pub(super) fn new(fs: &FileSystem, bytes: u64) -> io::Result<Self> {
+    fn new(fs: &FileSystem, bytes: u64) -> io::Result<Self> {
         let mut core = fs.core.lock();
         let page = core.profile.layout.block;
         let pages = bytes.div_ceil(page);

@@ -1,6 +1,6 @@
 //! The modelled file systems: contents, disk operations call by call, and Figure 3 of Markatos et al.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io};
 
 use picaflor_device::{AlignedBuf, Clock, Device, Folder, Op, Request};
 use picaflor_sim::{Profile, SimulatedDisk, SimulatedOptions};

@@ -5,12 +5,15 @@ use std::io;
 use picaflor_device::{Clock, Folder};
 use picaflor_sim::{Profile, SimulatedDisk, SimulatedOptions};
 
-use super::markatos::{DISK, FILE_SYSTEM};
 use crate::{
     Error, Result,
     fs::{FileSystem, FsProfile},
 };
 
+/// The one disk of the whole paper: a Barracuda 4 for the paper's ST15150WC, which is of that family.
+const DISK: &str = "barracuda4";
+/// The one file system: UFS with synchronous metadata, as Solaris 2.6 had it.
+const FILE_SYSTEM: &str = "ufs";
 /// Files in the directory, and how often all are made and removed.
 const FILES: u32 = 64;
 const ROUNDS: u32 = 4;

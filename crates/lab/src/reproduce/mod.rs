@@ -6,52 +6,22 @@
 mod damelo;
 mod document;
 mod files;
+mod how;
 mod hummingbird;
 mod markatos;
 mod pmflf;
+mod reproduction;
 mod sears;
+mod tally;
 mod verdict;
 
-use std::{fs, num::NonZero, path::Path};
-
-pub use document::{replace_rows, replace_table};
-use serde::Serialize;
-pub use verdict::{Grid, Verdict};
-
-use crate::{Error, Result, draw::Page, experiment};
-
-/// Told what is run, how many steps of it more are done, and of how many in all.
-pub type Progress<'a> = &'a (dyn Fn(&str, u64, u64) + Sync);
-
-/// How a paper is run.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct How {
-    /// Runs at a time; as many as there are processors, if nothing is said.
-    pub jobs: Option<NonZero<usize>>,
-    /// A hundredth of everything: shows that it runs, and nothing else.
-    pub quick: bool,
-    /// This part of the paper alone.
-    pub only: Option<Part>,
-}
-
-impl How {
-    /// Whether the runs are wanted that have the claim of this id.
-    fn wants(self, id: &str) -> bool {
-        self.only.is_none_or(|part| part.ids().contains(&id))
-    }
-}
-
-/// A part of a paper's runs, by the ids of its claims: those of a part are taken from the same runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part(&'static [&'static str]);
-
-impl Part {
-    /// The ids of its claims.
-    #[must_use]
-    pub fn ids(self) -> &'static [&'static str] {
-        self.0
-    }
-}
+pub use self::{
+    document::{replace_rows, replace_table},
+    how::{How, Part, Progress},
+    reproduction::Reproduction,
+    verdict::{Grid, Verdict},
+};
+use crate::{Error, Result};
 
 /// The part of a paper that has the claim of this id.
 ///
@@ -109,105 +79,6 @@ fn without_file(paper: &str) -> Error {
         _ => "its machines and sizes are part of the program".into(),
     };
     Error::experiment(paper, format!("this paper has no file of machines and systems: {instead}"))
-}
-
-/// A paper, judged.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Reproduction {
-    /// Which paper.
-    pub paper: String,
-    /// Claim by claim.
-    pub verdicts: Vec<Verdict>,
-    /// Tables of the paper beside ours.
-    pub grids: Vec<Grid>,
-    /// Drawings of its report.
-    #[serde(skip)]
-    drawings: Vec<String>,
-    /// What it was taken from: results by name.
-    #[serde(skip)]
-    results: Vec<Results>,
-}
-
-/// What claims were taken from.
-#[derive(Debug, Clone)]
-enum Results {
-    /// Rows of an experiment.
-    Experiment(Box<experiment::Spec>, Vec<experiment::Row>),
-    /// Lines of a table, as JSON: name, lines.
-    Lines(&'static str, serde_json::Value),
-}
-
-const HEAD: [&str; 6] = ["id", "what", "published", "ours", "band", ""];
-
-impl Reproduction {
-    /// All verdicts, those of the tables included.
-    pub fn all(&self) -> impl Iterator<Item = &Verdict> {
-        self.verdicts.iter().chain(self.grids.iter().flat_map(Grid::verdicts))
-    }
-
-    /// How many claims there are, those of the tables included; left out are those that were not carried over, and the
-    /// second time of those that are judged twice.
-    pub fn claims(&self) -> usize {
-        self.all().filter(|verdict| verdict.counts()).count()
-    }
-
-    /// How many of the claims hold.
-    pub fn passed(&self) -> usize {
-        self.all().filter(|verdict| verdict.counts() && verdict.pass).count()
-    }
-
-    /// As tables of Markdown.
-    pub fn markdown(&self) -> String {
-        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-        let table = |head: &[String], rows: &[Vec<String>]| {
-            let rows: String = rows.iter().map(|row| line(row)).collect();
-            format!("{}|{}\n{rows}\n", line(head), "---|".repeat(head.len()))
-        };
-        let verdicts: Vec<_> = self.verdicts.iter().map(Verdict::cells).collect();
-        let mut text = table(&HEAD.map(String::from), &verdicts);
-        for grid in &self.grids {
-            text += &format!("{}\n\n{}", grid.title, table(&grid.head, &grid.cells()));
-        }
-        let count = |which: &dyn Fn(&Verdict) -> bool| self.all().filter(|one| which(one)).count();
-        let tally = document::Tally {
-            passed: self.passed(),
-            claims: self.claims(),
-            apart: count(&|one| one.not_carried.is_some()),
-            twice: count(&|one| one.counted.is_some()),
-        };
-        format!("{text}{tally}\n")
-    }
-
-    /// As a page.
-    pub fn html(&self) -> String {
-        let mut page = Page::new(&format!("{}: {} of {} claims hold", self.paper, self.passed(), self.claims()));
-        page.table(&HEAD, &self.verdicts.iter().map(Verdict::cells).collect::<Vec<_>>());
-        for grid in &self.grids {
-            page.text(&grid.title);
-            page.table(&grid.head.iter().map(String::as_str).collect::<Vec<_>>(), &grid.cells());
-        }
-        self.drawings.iter().for_each(|svg| page.drawing(svg));
-        page.finish()
-    }
-
-    /// Writes the report, and what it was taken from, into a folder.
-    ///
-    /// # Errors
-    /// If one of them cannot be written.
-    pub fn write(&self, folder: &Path) -> Result<()> {
-        fs::create_dir_all(folder).map_err(Error::file("making", folder))?;
-        let save = |name: &str, text: String| {
-            let path = folder.join(name);
-            fs::write(&path, text).map_err(Error::file("writing", path))
-        };
-        for results in &self.results {
-            match results {
-                Results::Experiment(spec, rows) => experiment::write(spec, &[], rows, &folder.join(&spec.name))?,
-                Results::Lines(name, lines) => save(&format!("{name}.json"), format!("{lines:#}\n"))?,
-            }
-        }
-        save("report.html", self.html())
-    }
 }
 
 #[cfg(test)]

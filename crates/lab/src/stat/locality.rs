@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
 
-use super::{QUANTILES, distribution};
+use super::quantiles::{QUANTILES, distribution};
 use crate::trace::{Kind, Request};
 
 /// Most pages whose primordial set is kept.

@@ -5,6 +5,7 @@
 
 mod locality;
 mod picture;
+mod quantiles;
 
 use std::collections::HashMap;
 
@@ -12,11 +13,10 @@ use serde::Serialize;
 
 pub use locality::{LocalitySets, Sets};
 pub use picture::page;
+pub use quantiles::QUANTILES;
 
+use self::quantiles::{distribution, quantiles, sum};
 use crate::trace::Request;
-
-/// Quantiles that are told, of everything that has some.
-pub const QUANTILES: [f64; 7] = [0.05, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0];
 
 /// Statistics of a trace.
 #[derive(Debug, Clone, Serialize)]
@@ -232,49 +232,12 @@ impl Counting {
     }
 }
 
-/// A sum that stops at the largest number, where a trace of absurd sizes would begin again at 0.
-fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
-    numbers.fold(0, u64::saturating_add)
-}
-
 impl Rate {
     fn points(&self) -> Vec<(f64, f64)> {
         let seconds = self.span as f64 / 1e3;
         let point = |(at, count): (usize, &u64)| ((at as f64 + 0.5) * seconds / 3600.0, *count as f64 / seconds);
         self.counts.iter().enumerate().map(point).collect()
     }
-}
-
-/// Values at [`QUANTILES`] of what is sorted by value, each with a weight.
-fn quantiles(sorted: &[(u64, u64)], weight: fn(&(u64, u64)) -> u64) -> [u64; 7] {
-    let all: u64 = sorted.iter().map(weight).sum();
-    QUANTILES.map(|quantile| {
-        let wanted = (all as f64 * quantile).ceil() as u64;
-        let mut sum = 0;
-        let found = sorted.iter().find(|one| {
-            sum += weight(one);
-            sum >= wanted
-        });
-        found.map_or(0, |one| one.0)
-    })
-}
-
-/// Cumulative shares over values that are sorted, thinned to steps of a twelfth of a power of two.
-fn distribution(sorted: impl Iterator<Item = (u64, u64)> + Clone) -> Vec<(f64, f64)> {
-    let all = sum(sorted.clone().map(|(_, weight)| weight)).max(1) as f64;
-    let (mut points, mut sum) = (Vec::<(f64, f64)>::new(), 0_u64);
-    let mut step = f64::NEG_INFINITY;
-    for (value, weight) in sorted {
-        sum = sum.saturating_add(weight);
-        let point = (value.max(1) as f64, sum as f64 / all);
-        let here = (point.0.log2() * 12.0).floor();
-        match points.last_mut() {
-            Some(last) if here == step => *last = point,
-            _ => points.push(point),
-        }
-        step = here;
-    }
-    points
 }
 
 fn most_first(counts: &HashMap<u64, u64>) -> Vec<u64> {

@@ -4,7 +4,7 @@ use super::{
     Format, Line, binary,
     lines::{Lines, Read},
     log,
-    read::Parser,
+    parser::Parser,
 };
 
 /// Lines that are tried.

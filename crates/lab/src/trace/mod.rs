@@ -15,6 +15,7 @@ mod lines;
 mod load;
 mod log;
 mod open;
+mod parser;
 mod read;
 mod url;
 mod write;

@@ -49,10 +49,21 @@ const SHARDS: usize = 64;
 /// No more can be noted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Full {
-    #[error("{MOST} purges are noted, and there is no room for another; a purge of all takes the place of all of them")]
+    #[error("as many purges are noted as there is room for; a purge of all takes the place of all of them")]
     Records,
     #[error("{PATTERNS} patterns are noted, and each hit is compared with all of them; purge by prefix, host or tag")]
     Patterns,
+}
+
+/// A purge is not durable.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum NotPinned {
+    /// It does not count.
+    #[error(transparent)]
+    Full(#[from] Full),
+    /// It counts in this life.
+    #[error(transparent)]
+    Store(#[from] Error),
 }
 
 /// See the head of this file.
@@ -230,7 +241,14 @@ impl Purges {
     }
 
     /// A purge is durable, or else it counts in this life, and a crash may undo it.
-    pub(crate) fn pinned(&self, record: &Record, result: Result<(), Error>) -> Result<(), Error> {
+    pub(crate) fn pinned(&self, record: &Record, result: Result<(), Error>) -> Result<(), NotPinned> {
+        if let Err(Error::Limit { .. }) = result {
+            // One that took the place of another has that one's room.
+            self.noted.write().pinned.remove(&record.name());
+            self.forget(std::slice::from_ref(record));
+            self.refused.fetch_add(1, Relaxed);
+            return Err(Full::Records.into());
+        }
         result?;
         if record.selector.kind == Kind::All && !record.soft {
             // What they select, this selects.

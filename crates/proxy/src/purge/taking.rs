@@ -12,9 +12,13 @@ use super::{
     asked::Asked,
     record::Record,
     selector::{Kind, Selector},
-    sequence::Full,
+    sequence::{Full, NotPinned},
 };
-use crate::{key, lookup, proxy::Proxy};
+use crate::{
+    head::{Stored, decode},
+    key, lookup,
+    proxy::Proxy,
+};
 
 /// Why a purge is not acknowledged.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -109,6 +113,15 @@ pub(crate) async fn to_its_end<T: Send + 'static>(
     task.await.ok()
 }
 
+impl From<NotPinned> for NotPurged {
+    fn from(why: NotPinned) -> Self {
+        match why {
+            NotPinned::Full(full) => Self::Full(full),
+            NotPinned::Store(error) => Self::Store(error),
+        }
+    }
+}
+
 fn closed<T>() -> Result<T, NotPurged> {
     Err(NotPurged::Store(Error::Closed))
 }
@@ -121,23 +134,24 @@ async fn take_urls(proxy: &Proxy, selector: Selector, url_keys: &[Vec<u8>], dura
     if pinned {
         proxy.purges.pinned(&record, proxy.purges.begin_pin(&record).await)?;
     }
-    let deleted = take_out(proxy, url_keys).await?;
-    if durably && !pinned {
-        proxy.store.flush_deletes_async().await?;
-    }
-    if !meets {
+    let taken = take_out(proxy, url_keys, u64::MAX).await;
+    let durable = match &taken {
+        Ok(_) if durably && !pinned => proxy.store.flush_deletes_async().await,
+        _ => Ok(()),
+    };
+    if !meets && taken.is_ok() && durable.is_ok() {
         proxy.purges.forget(&[record]);
     } else if record.selector.kind == Kind::Url {
         proxy.purges.leave(record, url_keys.to_vec());
     }
-    Ok(deleted)
+    Ok(taken.and_then(|count| durable.map(|()| count))?)
 }
 
-/// Ends the purges whose older fetches have ended.
+/// Ends the purges whose older fetches have ended, and tries again those that the store refused.
 pub(crate) async fn tidy(proxy: &Proxy) {
     let mut done: Vec<Record> = Vec::new();
     for (record, url_keys) in proxy.purges.left() {
-        if !proxy.purges.meets(&record) && take_out(proxy, &url_keys).await.is_ok() {
+        if !proxy.purges.meets(&record) && take_out(proxy, &url_keys, record.seq).await.is_ok() {
             done.push(record);
         }
     }
@@ -147,10 +161,11 @@ pub(crate) async fn tidy(proxy: &Proxy) {
     }
 }
 
-async fn take_out(proxy: &Proxy, url_keys: &[Vec<u8>]) -> Result<usize, Error> {
+/// Deletes the responses of these URLs whose fetch began before the purge of this number. Says how many there were.
+async fn take_out(proxy: &Proxy, url_keys: &[Vec<u8>], seq: u64) -> Result<usize, Error> {
     let mut result = Ok(0);
     for url_key in url_keys {
-        result = match (take_one(proxy, url_key).await, result) {
+        result = match (take_one(proxy, url_key, seq).await, result) {
             (Ok(n), Ok(before)) => Ok(before + n),
             (Err(e), _) | (_, Err(e)) => Err(e),
         };
@@ -158,14 +173,25 @@ async fn take_out(proxy: &Proxy, url_keys: &[Vec<u8>]) -> Result<usize, Error> {
     result
 }
 
-async fn take_one(proxy: &Proxy, url_key: &[u8]) -> Result<usize, Error> {
+async fn take_one(proxy: &Proxy, url_key: &[u8], seq: u64) -> Result<usize, Error> {
     let _indexes = proxy.purges.index_of(url_key).lock().await;
     let found = lookup::object(&proxy.store, url_key).await;
     let index = lookup::index(&proxy.store, url_key).await;
     let plain = usize::from(found.is_some() && index.is_none());
     let variants = index.map(|index| index.variants).unwrap_or_default();
-    let variants: Vec<_> = variants.into_iter().map(|hash| key::variant(url_key, hash)).collect();
-    let keys = || variants.iter().map(Vec::as_slice).chain([url_key]);
+    let mut variants: Vec<_> = variants.into_iter().map(|hash| key::variant(url_key, hash)).collect();
+    let mut own = Some(url_key);
+    if seq < u64::MAX {
+        let mut older = Vec::new();
+        for variant in variants {
+            if is_older(proxy, &variant, seq).await {
+                older.push(variant);
+            }
+        }
+        variants = older;
+        own = if is_older(proxy, url_key, seq).await { own } else { None };
+    }
+    let keys = || variants.iter().map(Vec::as_slice).chain(own);
     // All are begun before one is waited for: where each is to be durable, they share a commit.
     let heads: Vec<_> = keys().map(|key| proxy.store.begin_delete(&key::newer_head(key))).collect();
     let responses: Vec<_> = keys().map(|key| proxy.store.begin_delete(key)).collect();
@@ -180,12 +206,28 @@ async fn take_one(proxy: &Proxy, url_key: &[u8]) -> Result<usize, Error> {
     Ok(count)
 }
 
+/// Whether there is no newer response at this key. What is not found is deleted too: a crash could bring an older version
+/// back that memory does not know any more.
+async fn is_older(proxy: &Proxy, key: &[u8], seq: u64) -> bool {
+    let Some((object, _)) = lookup::object(&proxy.store, key).await else { return true };
+    match &*object.decoded(decode) {
+        Stored::Response(head) => head.seq < seq,
+        Stored::Vary(_) => false,
+        Stored::Unreadable => true,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::task::{Context, Waker};
 
     use super::*;
-    use crate::{Low, Server, purge::marks::Validity};
+    use crate::{
+        Low, Server,
+        head::{self, Note},
+        purge::marks::Validity,
+        rules::Policy,
+    };
 
     #[test]
     fn an_invalidation_that_nobody_waits_for_any_more_is_done() {
@@ -218,11 +260,25 @@ mod tests {
             assert_eq!(brought(), Validity::Gone, "a fetch in progress does not bring it back");
             tidy(&proxy).await;
             assert_eq!(brought(), Validity::Gone, "it is under way still");
+            // What is fetched after the purge stays when the older fetch has ended.
+            let policy = Policy {
+                birth: 0,
+                lifetime: 1,
+                no_cache: false,
+                must_revalidate: false,
+                stale_while_revalidate: 0,
+                stale_if_error: None,
+            };
+            let newer = proxy.purges.begin(&keys[1]).seq;
+            let note = Note { policy: &policy, received: 0, seq: newer, tags: &[] };
+            let metadata = head::encode(http::StatusCode::OK, &http::HeaderMap::new(), &note, None);
+            proxy.store.put_with(&keys[1], b"new", &picaflor::PutOptions::new().metadata(metadata)).unwrap();
         });
         drop(fetch);
         // The admin thread does it too, from time to time.
         runtime.block_on(tidy(&proxy));
         assert_eq!(proxy.purges.stats()["noted"], 0);
+        assert!(proxy.store.contains(&keys[1]).unwrap() && !proxy.store.contains(&keys[0]).unwrap());
         drop(proxy);
         server.stop().unwrap();
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::kit::{Origin, Proxy};
+use crate::kit::{Client, Origin, Proxy};
 
 #[test]
 fn every_metric_has_its_help_and_its_type_once_and_before_it() {
@@ -46,4 +46,22 @@ fn a_wrong_method_is_told_the_right_one() {
         let reply = proxy.admin("DELETE", path);
         assert_eq!((reply.status(), reply.field("allow")), (405, allowed), "{path}");
     }
+}
+
+#[test]
+fn the_dashboard_says_nothing_without_the_token() {
+    let origin = Origin::constant("", "x");
+    let proxy = Proxy::before(&origin.url(), "");
+    let mut anybody = Client::new(proxy.admin);
+    let page = anybody.get("/dashboard");
+    assert_eq!((page.status(), page.field("content-type")), (200, "text/html; charset=utf-8"));
+    let policy = page.field("content-security-policy");
+    assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{policy}");
+    assert!(!page.text().contains("src=") && !page.text().contains(&proxy.token), "it is all there, and no secret");
+    assert_eq!(anybody.get("/map").status(), 401);
+    assert_eq!(proxy.admin("DELETE", "/map").status(), 405);
+    let map: serde_json::Value = serde_json::from_str(&proxy.admin("GET", "/map").text()).unwrap();
+    let volume = &map["volumes"][0];
+    assert_eq!(volume["cells"].as_array().unwrap().len() as u64, volume["clusters"].as_u64().unwrap());
+    assert_eq!(proxy.stats()["origins"][0]["paused"], false);
 }

@@ -8,9 +8,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::command::{Command, Kind, Times};
 use super::geometry::SECTOR;
 use super::profile::{BucketProfile, BudgetProfile};
-use super::{Command, Kind, Times};
 use crate::fault::Random;
 
 pub(crate) struct Budget {

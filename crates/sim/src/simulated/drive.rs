@@ -13,10 +13,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use super::arm::{Arm, Stream};
+use super::command::{Command, Kind, Times};
 use super::geometry::SECTOR;
 use super::profile::{DiskProfile, Order};
 use super::segments::Segments;
-use super::{Command, Kind, Times};
 
 /// Sectors of the write cache that are drained at once; a read does not wait for more.
 const DRAIN: u64 = 2048;

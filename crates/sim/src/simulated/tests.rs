@@ -1,10 +1,12 @@
 //! The drive and the budget, request by request. What they are calibrated on is in `tests/simulated.rs`.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
+
+use parking_lot::Mutex;
+use picaflor_device::{AlignedBuf, Clock, CountedDevice, Device, Op, Request};
 
 use super::*;
 use crate::FaultyDevice;
-use picaflor_device::CountedDevice;
 
 /// One zone of 100 sectors a track, 10 ms a revolution, seeks of 1 ms a cylinder and 5 ms more.
 const SMALL: &str = r#"

@@ -22,14 +22,17 @@
 //!
 //! **What is where.** `lists.rs` chooses a block; `grant.rs` writes and frees it; `walk.rs` finds blocks after a
 //! failure; `batch.rs` places many at once; `home.rs` keeps what must be found first; `commit.rs` makes things durable;
-//! `queue.rs` keeps writes that wait for that; `coalesce.rs` makes large blocks of small ones; `links.rs` is PL and
-//! PFL; `image.rs` is a clean shutdown.
+//! `queue.rs` keeps writes that wait for that, and `drain.rs` writes them; `coalesce.rs` makes large blocks of small
+//! ones; `links.rs` and `follow.rs` are PL and PFL; `image.rs` is a clean shutdown.
 
 mod address;
 mod batch;
 mod coalesce;
 mod commit;
+mod drain;
 mod error;
+mod follow;
+mod free_lists;
 mod grant;
 mod home;
 mod image;
@@ -44,41 +47,15 @@ mod space;
 mod stats;
 mod verbs;
 mod walk;
+mod writes;
 
-use crate::Commits;
-use std::sync::Arc;
-
-use parking_lot::{Mutex, RwLock};
-use picaflor_device::{BufPool, Device};
-
-pub use address::{Address, Block};
-pub use error::{BlockError, BlockResult};
-pub use iterate::Blocks;
-pub use open::BlockReceipt;
-pub use options::{BlockOptions, Method, Search};
+pub use self::{
+    address::{Address, Block},
+    error::{BlockError, BlockResult},
+    free_lists::FreeLists,
+    iterate::Blocks,
+    open::BlockReceipt,
+    options::{BlockOptions, Method, Search},
+    stats::BlockStats,
+};
 pub use picaflor_format::blocks::ROOTS;
-pub use stats::BlockStats;
-
-/// The allocator: free lists in memory over blocks on a device. See the module.
-///
-/// Dropping it without [`close`](FreeLists::close) is a crash: what was synced is there, and the next opening looks at
-/// headers.
-pub struct FreeLists {
-    device: Arc<dyn Device>,
-    shape: options::Shape,
-    options: BlockOptions,
-    salt: u64,
-    /// Sequence numbers from here on are of this opening.
-    opening: u64,
-    /// The tail then: no block of a former opening stands behind it.
-    found_tail: u64,
-    pool: BufPool,
-    /// Held for reading from a grant to the end of its write; for writing by who must see no write under way.
-    gate: RwLock<()>,
-    queue: queue::Queue,
-    /// Taken before `gate` for writing, and before `space`.
-    home: Mutex<home::HomeState>,
-    space: Mutex<space::Space>,
-    commits: Commits,
-    writes: stats::Writes,
-}

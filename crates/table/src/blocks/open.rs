@@ -11,14 +11,15 @@ use picaflor_format::blocks::{Home, ROOTS, VOIDS};
 
 use super::{
     BlockError, BlockOptions, BlockResult, FreeLists, Method,
+    follow::follow,
     home::{self, Found, HomeState},
     image,
-    links::{self, Links},
+    links::Links,
     options::Shape,
     queue::Queue,
     space::Space,
-    stats::Writes,
     walk::{Step, Walk},
+    writes::Writes,
 };
 
 /// Low bits of a sequence number; the epoch stands above them.
@@ -149,7 +150,7 @@ impl FreeLists {
             }
         }
         space.lists.tail = walk.at;
-        receipt.from_lists = links::follow(device.as_ref(), &shape, home, &mut space, options.step_blocks);
+        receipt.from_lists = follow(device.as_ref(), &shape, home, &mut space, options.step_blocks);
         space.walk = (walk.at > shape.start).then(|| Walk::new(shape.start, walk.at, u64::MAX));
         receipt.undiscovered = (walk.at - shape.start) * shape.grain;
         Self::ready(device, options, shape, state, space, receipt)

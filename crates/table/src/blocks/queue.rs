@@ -16,10 +16,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use parking_lot::{Mutex, MutexGuard, RwLockWriteGuard};
+use parking_lot::{Mutex, MutexGuard};
 use picaflor_device::AlignedBuf;
-
-use super::{Block, BlockError, BlockResult, FreeLists, grant::Wish};
 
 /// Bytes that wait before somebody writes them without waiting for a commit.
 const MOST: usize = 1 << 20;
@@ -58,7 +56,7 @@ impl Queue {
     }
 
     /// As [`Queue::put`], a part of the page that begins at `place`, together with the part of it that waits.
-    fn put_part(&self, place: u64, page: &[u8], part: Range<usize>) {
+    pub(super) fn put_part(&self, place: u64, page: &[u8], part: Range<usize>) {
         let mut held = self.held.lock();
         let (mut from, mut to) = (part.start, part.end);
         if let Some(old) = held.waiting.get(&place) {
@@ -98,7 +96,7 @@ impl Queue {
         Parts([held.flying.get(&place).cloned(), held.waiting.get(&place).cloned()])
     }
 
-    fn is_long(&self) -> bool {
+    pub(super) fn is_long(&self) -> bool {
         self.count.load(Acquire) > 0 && self.held.lock().bytes > MOST
     }
 
@@ -117,7 +115,7 @@ impl Queue {
     }
 
     /// The device has what was taken.
-    fn landed(&self) {
+    pub(super) fn landed(&self) {
         let mut held = self.held.lock();
         held.flying.clear();
         self.count_again(&held);
@@ -125,7 +123,7 @@ impl Queue {
 }
 
 /// One write for each run of neighbours; they come in the order of places.
-fn joined(writes: Vec<(u64, Bytes)>) -> Vec<(u64, Bytes)> {
+pub(super) fn joined(writes: Vec<(u64, Bytes)>) -> Vec<(u64, Bytes)> {
     let mut rest = &writes[..];
     let mut out = Vec::with_capacity(rest.len());
     while let Some((place, first)) = rest.first() {
@@ -166,114 +164,9 @@ impl Parts {
     }
 }
 
-impl FreeLists {
-    /// As [`FreeLists::put`], but the write goes out with the next [`FreeLists::sync`], or when much waits. Whoever
-    /// reads the block meanwhile finds it.
-    pub(crate) fn put_later(&self, bytes: &[u8]) -> BlockResult<Block> {
-        let block = self.grant(Wish { later: true, ..Wish::put(bytes) })?;
-        self.relieve()?;
-        Ok(block)
-    }
-
-    /// As [`FreeLists::free`], with a write that goes out as that of [`FreeLists::put_later`].
-    pub(crate) fn free_later(&self, block: &Block) -> BlockResult<()> {
-        self.free_when(block, true)
-    }
-
-    /// As [`FreeLists::write_area`], of `part` of the page that begins at `offset`, with a write that goes out as that
-    /// of [`FreeLists::put_later`]. [`FreeLists::read_area`] of the whole page finds it meanwhile.
-    pub(crate) fn write_page_later(
-        &self,
-        area: &Block,
-        offset: u64,
-        page: &[u8],
-        part: Range<usize>,
-    ) -> BlockResult<()> {
-        self.alive()?;
-        let unit = self.device.block_size() as u64;
-        let place = self.area_place(area, offset, page.len() as u64, 1)?;
-        self.area_place(area, offset + part.start as u64, part.len() as u64, unit)?;
-        self.queue.put_part(place, page, part);
-        self.relieve()
-    }
-
-    /// Writes what waits, if that is much.
-    pub(super) fn relieve(&self) -> BlockResult<()> {
-        if !self.queue.is_long() {
-            return Ok(());
-        }
-        let turn = self.queue.turn();
-        self.alive()?;
-        let writes = self.queue.take(&turn);
-        self.write_taken(writes)
-    }
-
-    /// The right to write a batch, with everybody kept out who writes blocks. Refused if a write failed while this
-    /// waited: whoever vouched for what comes after it would vouch for it too.
-    pub(super) fn alone(&self) -> BlockResult<(MutexGuard<'_, ()>, RwLockWriteGuard<'_, ()>)> {
-        let turn = self.queue.turn();
-        let all = self.gate.write();
-        self.alive()?;
-        Ok((turn, all))
-    }
-
-    /// Keeps everybody out who writes blocks, with nothing waiting that they wrote.
-    pub(super) fn quiet(&self) -> BlockResult<RwLockWriteGuard<'_, ()>> {
-        let (turn, all) = self.alone()?;
-        let writes = self.queue.take(&turn);
-        self.write_taken(writes)?;
-        Ok(all)
-    }
-
-    /// Writes a batch; the caller has the turn. If that fails, nothing may be promised any more: what was granted
-    /// behind a block that is not there could not be found.
-    pub(super) fn write_taken(&self, writes: Vec<(u64, Bytes)>) -> BlockResult<()> {
-        let writes = joined(writes);
-        if !writes.is_empty() {
-            writes.iter().for_each(|(_, bytes)| self.writes.count(bytes.len()));
-            let written = picaflor_device::write_all(self.device.as_ref(), writes);
-            let written = written.map_err(BlockError::io("writing a batch"));
-            written.inspect_err(|error| self.commits.fail(error.shared()))?;
-            self.queue.landed();
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use picaflor_device::MemoryDevice;
-
     use super::*;
-    use crate::blocks::BlockOptions;
-
-    fn lists() -> FreeLists {
-        let device = Arc::new(MemoryDevice::with_block_size(1 << 20, 512));
-        FreeLists::open(device, BlockOptions { waste: 0, ..BlockOptions::default() }).expect("a blank device").0
-    }
-
-    #[test]
-    fn what_a_split_leaves_is_given_out_when_the_block_before_it_is_durable() {
-        let lists = lists();
-        // Larger than the lists of single sizes, so that it is split; 20 grains are left.
-        let large = lists.put(&[1; 60_000]).expect("room");
-        lists.free(&large).expect("it is allocated");
-        lists.sync().expect("memory syncs");
-        let from = large.address().grain();
-        let within = |block: &Block| (from..from + 118).contains(&block.address().grain());
-        let first = lists.put_later(&[2; 50_000]).expect("room");
-        assert!(within(&first) && lists.stats().splits == 1);
-        let second = lists.put_later(&[3; 10_000]).expect("room");
-        assert!(!within(&second), "the rest waits");
-        lists.sync().expect("memory syncs");
-        let third = lists.put_later(&[4; 10_000]).expect("room");
-        assert!(within(&third), "and is there after the sync");
-        lists.free_later(&first).expect("it is allocated");
-        assert!(matches!(lists.read(first.address()), Err(BlockError::NotAllocated(_))), "before anything is written");
-        assert_eq!(lists.read(third.address()).expect("it waits to be written").1, [4; 10_000]);
-    }
 
     #[test]
     fn parts_of_a_page_that_wait_are_one_and_neighbours_are_one_write() {

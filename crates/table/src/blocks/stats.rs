@@ -1,33 +1,8 @@
 //! What the allocator has done and how well the space is used.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::FreeLists;
-
-/// Device operations asked for.
-#[derive(Default)]
-pub(super) struct Writes {
-    blocks: AtomicU64,
-    homes: AtomicU64,
-    bytes: AtomicU64,
-    syncs: AtomicU64,
-}
-
-impl Writes {
-    pub(super) fn count(&self, bytes: usize) {
-        self.blocks.fetch_add(1, Relaxed);
-        self.bytes.fetch_add(bytes as u64, Relaxed);
-    }
-
-    pub(super) fn home(&self, bytes: usize) {
-        self.homes.fetch_add(1, Relaxed);
-        self.bytes.fetch_add(bytes as u64, Relaxed);
-    }
-
-    pub(super) fn synced(&self) {
-        self.syncs.fetch_add(1, Relaxed);
-    }
-}
 
 /// A reading of [`FreeLists::stats`]. While discovery is under way, allocated and free blocks that were not found yet
 /// are missing.

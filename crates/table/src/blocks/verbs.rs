@@ -1,5 +1,7 @@
 //! What can be done with a block.
 
+use std::ops::Range;
+
 use picaflor_format::blocks::{HEADER, Header, Status, checksum};
 
 use super::{Address, Block, BlockError, BlockResult, FreeLists, ROOTS, grant::Wish, lists::Link};
@@ -231,10 +233,69 @@ impl FreeLists {
         self.shape.grain
     }
 
-    pub(super) fn alive(&self) -> BlockResult<()> {
-        match self.commits.is_broken().then(|| self.commits.failure()).flatten() {
-            Some(error) => Err(BlockError::Stopped(error)),
-            None => Ok(()),
-        }
+    /// As [`FreeLists::put`], but the write goes out with the next [`FreeLists::sync`], or when much waits. Whoever
+    /// reads the block meanwhile finds it.
+    pub(crate) fn put_later(&self, bytes: &[u8]) -> BlockResult<Block> {
+        let block = self.grant(Wish { later: true, ..Wish::put(bytes) })?;
+        self.relieve()?;
+        Ok(block)
+    }
+
+    /// As [`FreeLists::free`], with a write that goes out as that of [`FreeLists::put_later`].
+    pub(crate) fn free_later(&self, block: &Block) -> BlockResult<()> {
+        self.free_when(block, true)
+    }
+
+    /// As [`FreeLists::write_area`], of `part` of the page that begins at `offset`, with a write that goes out as that
+    /// of [`FreeLists::put_later`]. [`FreeLists::read_area`] of the whole page finds it meanwhile.
+    pub(crate) fn write_page_later(
+        &self,
+        area: &Block,
+        offset: u64,
+        page: &[u8],
+        part: Range<usize>,
+    ) -> BlockResult<()> {
+        self.alive()?;
+        let unit = self.device.block_size() as u64;
+        let place = self.area_place(area, offset, page.len() as u64, 1)?;
+        self.area_place(area, offset + part.start as u64, part.len() as u64, unit)?;
+        self.queue.put_part(place, page, part);
+        self.relieve()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use picaflor_device::MemoryDevice;
+
+    use super::*;
+    use crate::blocks::BlockOptions;
+
+    fn lists() -> FreeLists {
+        let device = Arc::new(MemoryDevice::with_block_size(1 << 20, 512));
+        FreeLists::open(device, BlockOptions { waste: 0, ..BlockOptions::default() }).expect("a blank device").0
+    }
+
+    #[test]
+    fn what_a_split_leaves_is_given_out_when_the_block_before_it_is_durable() {
+        let lists = lists();
+        // Larger than the lists of single sizes, so that it is split; 20 grains are left.
+        let large = lists.put(&[1; 60_000]).expect("room");
+        lists.free(&large).expect("it is allocated");
+        lists.sync().expect("memory syncs");
+        let from = large.address().grain();
+        let within = |block: &Block| (from..from + 118).contains(&block.address().grain());
+        let first = lists.put_later(&[2; 50_000]).expect("room");
+        assert!(within(&first) && lists.stats().splits == 1);
+        let second = lists.put_later(&[3; 10_000]).expect("room");
+        assert!(!within(&second), "the rest waits");
+        lists.sync().expect("memory syncs");
+        let third = lists.put_later(&[4; 10_000]).expect("room");
+        assert!(within(&third), "and is there after the sync");
+        lists.free_later(&first).expect("it is allocated");
+        assert!(matches!(lists.read(first.address()), Err(BlockError::NotAllocated(_))), "before anything is written");
+        assert_eq!(lists.read(third.address()).expect("it waits to be written").1, [4; 10_000]);
     }
 }

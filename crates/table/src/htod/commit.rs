@@ -11,7 +11,6 @@
 
 use picaflor_common::Turn;
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
     sync::{
         Arc,
         atomic::Ordering::{Acquire, Relaxed},
@@ -21,7 +20,16 @@ use std::{
 
 use picaflor_format::htod::{SECTOR, Slot};
 
-use super::{Durable, Entered, Inner, cache::Frame, failed, page::Page, shape, stopped, tables::Index};
+use super::{
+    Durable,
+    cache::Frame,
+    failure::failed,
+    inner::{Entered, Inner},
+    page::Page,
+    releases::Release,
+    shape,
+    tables::Index,
+};
 use crate::{
     Result,
     blocks::{Block, BlockError, FreeLists},
@@ -37,77 +45,6 @@ const MOST_BITS: u64 = 8;
 /// many headers are looked at: a few reads of 64 KiB.
 const LOOK: u64 = 16;
 const HEADERS: usize = 64;
-
-/// Blocks that nobody needs once a commit is complete.
-#[derive(Default)]
-pub(super) struct Releases {
-    waiting: BTreeMap<u64, Vec<Release>>,
-    /// Slots of those blocks that pages still have.
-    superseded: HashSet<Slot>,
-    /// Hashes of keys whose replaced versions were freed, by the commit that makes that durable.
-    leaving: BTreeMap<u64, Vec<u64>>,
-    /// How many wait or leave of each hash.
-    of_hash: HashMap<u64, usize>,
-    count: usize,
-}
-
-struct Release {
-    index: Arc<Index>,
-    hash: u64,
-    block: Block,
-    /// The slot, if it is still in its page.
-    slot: Option<Slot>,
-}
-
-impl Releases {
-    /// Whether the version that replaces this one may not be durable yet.
-    pub(super) fn needs(&self, slot: &Slot) -> bool {
-        self.superseded.contains(slot)
-    }
-
-    /// Whether a block waits to be freed.
-    pub(super) fn holds(&self, block: &Block) -> bool {
-        self.waiting.values().flatten().any(|release| release.block.address() == block.address())
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.count
-    }
-
-    fn add(&mut self, number: u64, release: Release) {
-        self.superseded.extend(release.slot);
-        *self.of_hash.entry(release.hash).or_default() += 1;
-        self.count += 1;
-        self.waiting.entry(number).or_default().push(release);
-    }
-
-    /// They no longer wait; their headers are durable with commit `number`.
-    fn leave(&mut self, releases: &[Release], number: u64) {
-        self.count -= releases.len();
-        for slot in releases.iter().filter_map(|release| release.slot) {
-            self.superseded.remove(&slot);
-        }
-        self.leaving.entry(number).or_default().extend(releases.iter().map(|release| release.hash));
-    }
-
-    /// Commits up to this one are complete.
-    fn settled(&mut self, completed: u64) {
-        let later = self.leaving.split_off(&completed.saturating_add(1));
-        for hash in std::mem::replace(&mut self.leaving, later).into_values().flatten() {
-            if let Entry::Occupied(mut of_hash) = self.of_hash.entry(hash) {
-                *of_hash.get_mut() -= 1;
-                if *of_hash.get() == 0 {
-                    of_hash.remove();
-                }
-            }
-        }
-    }
-
-    /// Whether a version of a key with this hash was replaced and is not durably free.
-    fn is_unsettled(&self, hash: u64) -> bool {
-        self.of_hash.contains_key(&hash)
-    }
-}
 
 impl Inner {
     /// Once commit `number` is complete, `block` is free; `slot` is what its page keeps of it till then.
@@ -209,11 +146,6 @@ impl Inner {
         grown.into_iter().map(|index| (Arc::clone(&index), index.pages.load(Acquire))).collect()
     }
 
-    /// A failed write stops everything: what the device holds since its last sync is unknown.
-    pub(super) fn stopping<T>(&self, result: Result<T>) -> Result<T> {
-        result.map_err(stopped).inspect_err(|error| self.commits.fail(error.clone()))
-    }
-
     /// Has everything written, with the next sync at the latest, that the device does not have of pages.
     pub(super) fn write_all(&self, lists: &FreeLists) -> Result<()> {
         let dirty = std::mem::take(&mut *self.dirty.lock());
@@ -235,8 +167,7 @@ impl Inner {
         let _turn = self.freeing.lock();
         let due = {
             let mut releases = self.releases.lock();
-            let later = releases.waiting.split_off(&completed.saturating_add(1));
-            let due: Vec<Release> = std::mem::replace(&mut releases.waiting, later).into_values().flatten().collect();
+            let due = releases.due(completed);
             releases.settled(self.commits.completed());
             due
         };
@@ -268,9 +199,5 @@ impl Inner {
         if let Some(standing) = standing {
             page.forget(standing);
         }
-    }
-
-    pub(super) fn count_unreadable(&self) {
-        self.unreadable.fetch_add(1, Relaxed);
     }
 }

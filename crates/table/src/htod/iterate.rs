@@ -12,7 +12,13 @@ use std::{
 
 use picaflor_format::htod::Slot;
 
-use super::{Inner, Table, page::Standing, shape, tables::Index, verbs::Found};
+use super::{
+    entry::Found,
+    inner::{Inner, Table},
+    page::Standing,
+    shape,
+    tables::Index,
+};
 use crate::{
     Result,
     blocks::{Address, FreeLists},

@@ -13,7 +13,9 @@ use std::sync::{
 use picaflor_format::htod::{ENTRY_HEADER, Entry};
 
 use super::{
-    Batch, Inner, Table, failed,
+    Batch,
+    failure::failed,
+    inner::{Inner, Table},
     page::Standing,
     shape,
     tables::Index,

@@ -18,7 +18,13 @@ use std::{
 
 use picaflor_format::htod::Entry;
 
-use super::{HashTables, Inner, failed, open::EPOCH_SHIFT, shape, tables::Index};
+use super::{
+    failure::failed,
+    inner::{HashTables, Inner},
+    roots::EPOCH_SHIFT,
+    shape,
+    tables::Index,
+};
 use crate::{
     Error, Result,
     blocks::{Block, BlockError, FreeLists},

@@ -1,24 +1,14 @@
 //! Opening and closing a place of hash tables.
 //!
-//! What the allocator's roots say: `ROOT`, the place of the list of tables, the epoch and whether it was closed,
-//! the first doubtful epoch, the seed of the hash.
-//!
 //! Steps of an opening: read the roots; sync, which makes durable whatever of the last run was read from a cache of the
 //! machine; open the list of tables. A table is opened when it is asked for. Nothing is written, and gets are answered.
-//!
-//! Steps of its beginning, before the first call that writes: note the new epoch, unclosed, in one home of the
-//! allocator, and sync; note it in the other, and what was found of each table that is open in its header, and sync.
-//!
-//! Invariant: nothing of an epoch is written before both homes say that it was begun, and no page of a table before the
-//! table's header says, with this epoch, how many there are.
-
 use std::{
     collections::HashMap,
     sync::{
         Arc,
         atomic::{
             AtomicBool, AtomicU32, AtomicU64,
-            Ordering::{Acquire, Relaxed, Release},
+            Ordering::{Acquire, Relaxed},
         },
     },
 };
@@ -26,12 +16,14 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use picaflor_common::Hasher;
 use picaflor_device::Device;
-use picaflor_format::{BLOCK, htod::ROOT};
+use picaflor_format::BLOCK;
 
 use super::{
-    Entered, HashTables, HtodOptions, HtodStats, Inner, Table,
+    HtodOptions,
     cache::Cache,
-    failed,
+    failure::failed,
+    inner::{HashTables, Inner, Table},
+    roots::{EPOCH_SHIFT, Roots, note_twice},
     tables::{Index, LIST, Tables},
 };
 use crate::Commits;
@@ -42,8 +34,21 @@ use crate::{
 
 /// Fewest index pages in memory.
 const LEAST_PAGES: usize = 16;
-/// Bits of a generation that count within an epoch.
-pub(super) const EPOCH_SHIFT: u32 = 40;
+
+/// What [`HashTables::stats`] says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HtodStats {
+    /// Index pages in memory.
+    pub cached_pages: usize,
+    /// Entries that were looked for and whose block did not hold them: damaged, or put when a crash came.
+    pub unreadable: u64,
+    /// Versions that count again because a crash took the one that was to replace them.
+    pub restored: u64,
+    /// Index pages that were damaged and were made anew from the entries.
+    pub rebuilt: u64,
+    /// Blocks that wait for a commit to be freed.
+    pub pending_frees: usize,
+}
 
 /// What an opening found.
 #[derive(Debug)]
@@ -56,49 +61,6 @@ pub struct HtodReceipt {
     pub epoch: u32,
     /// What the allocator found.
     pub blocks: BlockReceipt,
-}
-
-/// What the roots say.
-#[derive(Clone, Copy)]
-struct Roots {
-    list: u64,
-    epoch: u32,
-    clean: bool,
-    doubt: u32,
-    seed: u64,
-}
-
-impl Roots {
-    fn words(&self) -> [u64; 8] {
-        let epoch = u64::from(self.epoch) << 1 | u64::from(self.clean);
-        [ROOT, self.list, epoch, u64::from(self.doubt), self.seed, 0, 0, 0]
-    }
-
-    fn read(words: [u64; 8]) -> Result<Option<Self>> {
-        let [root, list, epoch, doubt, seed, ..] = words;
-        match root {
-            0 => Ok(None),
-            ROOT => {
-                let clean = epoch & 1 == 1;
-                Ok(Some(Self { list, epoch: (epoch >> 1) as u32, clean, doubt: doubt as u32, seed }))
-            }
-            _ => Err(Error::Damaged {
-                place: "roots of the block allocator".to_owned(),
-                why: "something else than hash tables of format 1 lives here".to_owned(),
-                mend: "open it with what made it, or choose another file".to_owned(),
-            }),
-        }
-    }
-}
-
-/// Notes the roots in both homes of the allocator, so that one of them is enough: an older one would not say that this
-/// epoch was ever begun.
-fn note_twice(lists: &FreeLists, roots: &Roots) -> Result<()> {
-    for _ in 0..2 {
-        lists.set_roots(roots.words()).map_err(failed("note the epoch"))?;
-        lists.sync().map_err(failed("sync"))?;
-    }
-    Ok(())
 }
 
 impl HashTables {
@@ -332,37 +294,6 @@ impl HashTables {
 }
 
 impl Inner {
-    /// Begins to write: see above.
-    pub(super) fn begin(&self, entered: &Entered<'_>) -> Result<()> {
-        let _turn = self.beginning.lock();
-        if self.begun.load(Acquire) {
-            return Ok(());
-        }
-        let lists = entered.lists()?;
-        let (list, open) = {
-            let mut tables = self.tables.lock();
-            tables.begun = true;
-            let open: Vec<_> = tables.open.values().chain([&tables.list]).map(Arc::clone).collect();
-            (tables.list.word(), open)
-        };
-        let doubt = self.doubt.load(Acquire);
-        let roots = Roots { list, epoch: self.epoch, clean: false, doubt, seed: self.hasher.seed() };
-        let note = || {
-            lists.begin(roots.words()).map_err(failed("note the epoch"))?;
-            lists.set_roots(roots.words()).map_err(failed("note the epoch"))?;
-            open.iter().try_for_each(|index| index.note_first(lists))?;
-            lists.sync().map_err(failed("sync"))
-        };
-        self.stopping(note())?;
-        self.begun.store(true, Release);
-        Ok(())
-    }
-
-    /// Whether sectors may hold what a crash left half done.
-    pub(super) fn is_in_doubt(&self) -> bool {
-        self.doubt.load(Acquire) != self.epoch
-    }
-
     fn new(roots: &Roots, lists: FreeLists, block_size: usize, tables: Tables, options: &HtodOptions) -> Self {
         Self {
             gate: RwLock::new(Some(lists)),
@@ -390,15 +321,5 @@ impl Inner {
             restored: AtomicU64::new(0),
             rebuilt: AtomicU64::new(0),
         }
-    }
-
-    /// Notes from which epoch on sectors are doubtful.
-    pub(super) fn note_doubt(&self, lists: &FreeLists, doubt: u32) -> Result<()> {
-        let list = self.tables.lock().list.word();
-        let roots = Roots { list, epoch: self.epoch, clean: false, doubt, seed: self.hasher.seed() };
-        lists.set_roots(roots.words()).map_err(failed("note what is in doubt"))?;
-        lists.sync().map_err(failed("sync"))?;
-        self.doubt.store(doubt, Release);
-        Ok(())
     }
 }

@@ -21,7 +21,14 @@ use std::{
 use picaflor_format::htod::{Entry, Slot, slot_hash};
 
 use super::{
-    HashTables, Inner, cache::Frame, failed, open::EPOCH_SHIFT, page::Page, resolve::damaged_sectors, shape,
+    cache::Frame,
+    damage::Which,
+    failure::failed,
+    inner::{HashTables, Inner},
+    page::Page,
+    resolve::damaged_sectors,
+    roots::EPOCH_SHIFT,
+    shape,
     tables::Index,
 };
 use crate::{
@@ -29,52 +36,9 @@ use crate::{
     blocks::{Address, Block, BlockError, BlockResult, Blocks, FreeLists},
 };
 
-/// Pages that one reading of all blocks is for: what is kept in mind of their keys takes a few MiB.
-const PAGES: usize = 1024;
 /// Blocks that are read at once, and about as many bytes.
 const BATCH: usize = 64;
 const BATCH_BYTES: u64 = 4 << 20;
-
-const SOON: &str = "it is made anew from the entries while the tables are open for writing: ask again then";
-const NEVER: &str = "keys of it may have been deleted between two crashes, so it is not made anew: restore a copy of \
-                     the device, or put the table's entries again from their source";
-
-/// Which page of which table.
-type Which = (u32, u64);
-
-/// Pages that were met and are not whole.
-#[derive(Default)]
-pub(super) struct Damage {
-    pages: BTreeMap<Which, Met>,
-}
-
-struct Met {
-    index: Arc<Index>,
-    /// Why it is left alone, if it is.
-    refused: Option<&'static str>,
-}
-
-impl Damage {
-    /// Whether some of it can be mended.
-    pub(super) fn is_mendable(&self) -> bool {
-        self.pages.values().any(|met| met.refused.is_none())
-    }
-
-    /// Some of what can be mended.
-    fn some(&self) -> BTreeMap<Which, Arc<Index>> {
-        let mendable = self.pages.iter().filter(|(_, met)| met.refused.is_none());
-        mendable.take(PAGES).map(|(&which, met)| (which, Arc::clone(&met.index))).collect()
-    }
-
-    /// A page is whole again, or is to be left alone.
-    fn judged(&mut self, which: Which, outcome: std::result::Result<(), &'static str>) {
-        if outcome.is_ok() {
-            self.pages.remove(&which);
-        } else if let Some(met) = self.pages.get_mut(&which) {
-            met.refused = outcome.err();
-        }
-    }
-}
 
 /// An entry whose key belongs to a page that is not whole.
 struct Candidate {
@@ -117,31 +81,6 @@ impl HashTables {
 }
 
 impl Inner {
-    /// Notes that a page is not whole. The error for whoever asked for it.
-    pub(super) fn note_damage(&self, index: &Arc<Index>, number: u64, why: &str) -> Error {
-        let refused = self.refusal(index, number);
-        let mut damaged = self.damaged.lock();
-        let fresh = || Met { index: Arc::clone(index), refused };
-        let met = damaged.pages.entry((index.number, number)).or_insert_with(fresh);
-        met.refused = met.refused.or(refused);
-        index.damaged_for(number, why, met.refused.unwrap_or(SOON))
-    }
-
-    /// Notes that somebody has a page in memory, as long as that matters: see [`Inner::refusal`].
-    pub(super) fn note_in_memory(&self, index: &Index, number: u64) {
-        if self.is_in_doubt() {
-            index.know(number);
-        }
-    }
-
-    /// Why a page cannot be made anew, if that is so: entries may be left of keys that were removed. A crash leaves
-    /// such entries only where another came before what the first had left was mended, and only keys of a page that was
-    /// in memory in between were removed.
-    fn refusal(&self, index: &Index, number: u64) -> Option<&'static str> {
-        let is_exact = !self.is_in_doubt() || self.doubt.load(Acquire) + 1 == self.epoch && !index.is_known(number);
-        (!is_exact).then_some(NEVER)
-    }
-
     /// Makes pages anew, and says how many; `None` if it was to stop. The caller has not entered.
     pub(super) fn rebuild(&self, go_on: &dyn Fn() -> bool) -> Result<Option<u64>> {
         let mut made = 0;

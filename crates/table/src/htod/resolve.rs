@@ -22,13 +22,13 @@ use picaflor_format::{
 };
 
 use super::{
-    Inner,
     cache::Frame,
-    failed,
+    entry::Found,
+    failure::failed,
+    inner::Inner,
     page::{Page, Standing},
     shape,
     tables::Index,
-    verbs::Found,
 };
 use crate::{
     Result,

@@ -11,7 +11,14 @@ use std::sync::{
     atomic::Ordering::{Acquire, Relaxed, Release},
 };
 
-use super::{Entered, Inner, cache::Frame, failed, page::Page, shape, tables::Index};
+use super::{
+    cache::Frame,
+    failure::failed,
+    inner::{Entered, Inner},
+    page::Page,
+    shape,
+    tables::Index,
+};
 use crate::{Error, Result};
 
 /// Keys for each page, on average, above which a page is divided. A page that waits longest for its turn has twice
@@ -35,6 +42,17 @@ impl Inner {
             if made.is_err() {
                 break;
             }
+        }
+    }
+
+    /// Empties slots that were moved to another page for good.
+    pub(super) fn drop_moved(&self, frame: &Frame, page: &mut Page) {
+        let mut moved = frame.index.moved.lock();
+        if moved.get(&frame.number).is_some_and(|&number| number <= self.commits.completed()) {
+            moved.remove(&frame.number);
+            drop(moved);
+            let pages = frame.index.pages.load(Acquire);
+            page.retain(|slot| shape::page_of(slot.hash, pages) == frame.number);
         }
     }
 

@@ -17,7 +17,7 @@ use picaflor_format::{
     htod::{EXTENTS, Header, SECTORS, check_sector},
 };
 
-use super::{failed, page::Page, shape};
+use super::{failure::failed, page::Page, shape};
 use crate::Commits;
 use crate::{
     Error, Result,

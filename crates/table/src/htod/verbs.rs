@@ -16,26 +16,19 @@ use std::sync::{
 use picaflor_format::htod::{Entry, Slot};
 
 use super::{
-    Entered, Inner, MAX_KEY, Table,
+    MAX_KEY,
     cache::Frame,
-    failed,
+    entry::Found,
+    failure::failed,
+    inner::{Entered, Inner, Table},
     page::{Candidates, Page, Standing},
     shape,
     tables::Index,
 };
 use crate::{
     Error, Result,
-    blocks::{Address, Block, BlockError, BlockResult, FreeLists},
+    blocks::{Block, FreeLists},
 };
-
-/// What a key's slot was found to name.
-pub(super) struct Found {
-    standing: Standing,
-    block: Block,
-    pub(super) generation: u64,
-    /// The entry's bytes: header, key, value.
-    bytes: Vec<u8>,
-}
 
 /// A put whose entry is written and whose slot is not.
 pub(super) struct Fresh<'a> {
@@ -173,12 +166,6 @@ pub(super) fn check_key(key: &[u8]) -> Result<()> {
         return Err(Error::Limit { what: "key", len: key.len(), max: MAX_KEY });
     }
     Ok(())
-}
-
-impl Found {
-    pub(super) fn into_value(mut self, key: &[u8]) -> Vec<u8> {
-        self.bytes.split_off(picaflor_format::htod::ENTRY_HEADER + key.len())
-    }
 }
 
 /// Frees blocks of entries that have no slot: nobody points to them, and if this fails too, mending finds them.
@@ -408,58 +395,5 @@ impl Inner {
             }
         }
         Ok(former)
-    }
-
-    /// As [`Inner::read`], twice: a device that errs once must not make an entry look lost.
-    pub(super) fn read_again(&self, lists: &FreeLists, index: &Index, standing: Standing) -> Result<Option<Found>> {
-        match self.read(lists, index, standing)? {
-            None => self.read(lists, index, standing),
-            found => Ok(found),
-        }
-    }
-
-    /// What a slot names, if its block holds it.
-    pub(super) fn read(&self, lists: &FreeLists, index: &Index, standing: Standing) -> Result<Option<Found>> {
-        let Some(address) = Address::from_word(standing.slot.place) else { return Ok(None) };
-        self.found(index, standing, lists.read(address))
-    }
-
-    /// What was read where a slot points, if it is what the slot names.
-    pub(super) fn found(
-        &self,
-        index: &Index,
-        standing: Standing,
-        read: BlockResult<(Block, Vec<u8>)>,
-    ) -> Result<Option<Found>> {
-        let (block, bytes) = match read {
-            Ok(read) => read,
-            Err(BlockError::Damaged { .. } | BlockError::NotAllocated(_)) => return Ok(None),
-            Err(error) => return Err(failed("read an entry")(error)),
-        };
-        let Ok(entry) = Entry::decode(&bytes) else { return Ok(None) };
-        let generation = entry.generation;
-        let is_meant = entry.table == index.number && standing.slot.is_of(generation);
-        Ok(is_meant.then_some(Found { standing, block, generation, bytes }))
-    }
-
-    /// Empties slots that were moved to another page for good.
-    pub(super) fn drop_moved(&self, frame: &Frame, page: &mut Page) {
-        let mut moved = frame.index.moved.lock();
-        if moved.get(&frame.number).is_some_and(|&number| number <= self.commits.completed()) {
-            moved.remove(&frame.number);
-            drop(moved);
-            let pages = frame.index.pages.load(Acquire);
-            page.retain(|slot| shape::page_of(slot.hash, pages) == frame.number);
-        }
-    }
-}
-
-impl Found {
-    pub(super) fn key(&self) -> &[u8] {
-        Entry::decode(&self.bytes).map_or(&[], |entry| entry.key)
-    }
-
-    pub(super) fn value(&self) -> &[u8] {
-        Entry::decode(&self.bytes).map_or(&[], |entry| entry.value)
     }
 }

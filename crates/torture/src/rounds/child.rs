@@ -16,7 +16,7 @@ use picaflor::{Durability, Error, Priority, Store};
 
 use super::{
     aim::Life,
-    canary::Break,
+    breaks::Break,
     door::{Door, at_once},
     log::{self, Deletes, How, Log, Phase, Record, What, Whereabouts},
     setup::Setup,

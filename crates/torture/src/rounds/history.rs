@@ -9,22 +9,9 @@ use super::{
     body::name,
     durable::{Deeds, NEVER},
     log::{How, Record, What},
-    tally::Rounds,
+    tally::{Excuse, Rounds},
 };
 use std::time::Duration;
-
-/// Why a version may be there that is not the last one acknowledged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Excuse {
-    /// It is the last one.
-    None,
-    /// Nobody had acknowledged it.
-    InFlight,
-    /// The next one was acknowledged, and not durable.
-    Volatile,
-    /// The next one should have been durable, but for the grace.
-    Late,
-}
 
 /// The history of one key.
 #[derive(Clone, Debug)]

@@ -9,6 +9,7 @@
 
 mod aim;
 mod body;
+mod breaks;
 mod canary;
 mod child;
 mod door;
@@ -28,7 +29,8 @@ mod web;
 mod wish;
 mod work;
 
-pub use canary::{Break, notice_break};
+pub use breaks::Break;
+pub use canary::notice_break;
 pub use child::child;
 pub use proxied::run_proxied;
 pub use series::run_series;

@@ -20,7 +20,7 @@ use picaflor::Durability;
 
 use super::{
     body,
-    canary::{Before, Break},
+    breaks::{Before, Break},
     durable::NEVER,
     floor::{Known, PURGE_WITHIN, REPLACED, Raise, STORED, invalidation_within, replacement_within},
     log::now,

@@ -12,7 +12,7 @@ use std::{
 use super::{
     aim::{Aim, Life, wait_for},
     body,
-    canary::Before,
+    breaks::Before,
     durable::{Deeds, NEVER},
     history::History,
     log::{self, How, Record, What, Whereabouts, now},

@@ -2,8 +2,6 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
-use super::history::Excuse;
-
 /// Something that a store must not do.
 #[derive(Clone, Debug)]
 pub struct Fault {
@@ -31,6 +29,19 @@ impl fmt::Display for Fault {
         }
         write!(f, "  again:  {}", self.command)
     }
+}
+
+/// Why a version may be there that is not the last one acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Excuse {
+    /// It is the last one.
+    None,
+    /// Nobody had acknowledged it.
+    InFlight,
+    /// The next one was acknowledged, and not durable.
+    Volatile,
+    /// The next one should have been durable, but for the grace.
+    Late,
 }
 
 /// Numbers of many rounds, and what was wrong in them.

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use picaflor::{Durability, Mode};
 
-use super::canary::Break;
+use super::breaks::Break;
 
 /// Narrows what seeds draw. What is not said is drawn.
 #[derive(Clone, Debug)]

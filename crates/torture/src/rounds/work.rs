@@ -17,7 +17,7 @@ use picaflor::{CheckpointInterval, Error, PutOptions};
 
 use super::{
     body,
-    canary::Break,
+    breaks::Break,
     door::Door,
     log::{Deletes, How, Log, Record, What},
     setup::Setup,

@@ -9,7 +9,7 @@ use std::{
 
 use rustix::fs::{Advice, FallocateFlags};
 
-use super::{Candidate, Located, Manner, Told, Write, Wrote};
+use super::candidate::{Candidate, Located, Manner, Told, Write, Wrote};
 use crate::{
     Error, Result,
     age::{extents, load::Load, spec::Force},

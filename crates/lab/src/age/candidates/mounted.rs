@@ -11,10 +11,13 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{Candidate, Kind, Located, Manner, Write, Wrote, folder::Files};
+use super::{
+    candidate::{Candidate, Located, Manner, Write, Wrote},
+    folder::Files,
+};
 use crate::{
     Error, Result,
-    age::{load::Load, marks, spec::Case},
+    age::{kind::Kind, load::Load, marks, spec::Case},
 };
 
 /// What ext4 would make in the background, when it is mounted.

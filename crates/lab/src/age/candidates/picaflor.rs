@@ -13,10 +13,15 @@ use picaflor::{Daemons, Durability, Error as StoreError, Mode, PutOptions, PutSt
 use picaflor_device::Clock;
 use rustix::fs::Advice;
 
-use super::{Candidate, Kind, Located, Manner, Request, Write, Wrote};
+use super::candidate::{Candidate, Located, Manner, Write, Wrote};
 use crate::{
     Error, Result,
-    age::{load::Load, marks, spec::Case},
+    age::{
+        kind::Kind,
+        load::Load,
+        marks,
+        spec::{Case, Request},
+    },
     run::Kept,
 };
 

@@ -12,7 +12,7 @@ use std::{
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use rustix::fs::Advice;
 
-use super::{Candidate, Located, Manner, Write, Wrote};
+use super::candidate::{Candidate, Located, Manner, Write, Wrote};
 use crate::{
     Error, Result,
     age::{load::Load, marks, spec::Case},

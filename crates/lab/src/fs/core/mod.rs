@@ -11,12 +11,13 @@
 //! Where metadata is logged, nothing is at once; a read of a file whose access time on the disk is too old leaves its
 //! record and its directory's buffer dirty.
 //!
-//! How names are found is in `names`, where bytes go in `room`, what is told before metadata is written in `journal`.
+//! What a call knows is in `state`, how names are found in `names`, where bytes go in `room`, what is told before metadata is written in `journal`.
 //! After 4.4BSD-Lite2, `ufs_vnops.c`, `ufs_lookup.c`, `ffs_inode.c`, `ffs_balloc.c`.
 
 mod journal;
 mod names;
 mod room;
+mod state;
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -26,53 +27,13 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use self::journal::Journal;
 use self::names::last_part;
-use super::directory::{Directory, entry_bytes};
-use super::layout::{Address, Layout, Run};
+pub(super) use self::state::{Core, full};
+use self::state::{File, missing, nanos};
+use super::directory::entry_bytes;
+use super::layout::Layout;
 use super::pages::Pages;
-use super::profile::{FsProfile, JournalProfile, Metadata};
-use crate::hash::ByHash;
+use super::profile::{FsProfile, Metadata};
 use crate::lru::Lru;
-
-pub(super) struct Core {
-    pub(super) profile: FsProfile,
-    pub(super) layout: Layout,
-    pub(super) pages: Pages,
-    /// By path; the root's is empty.
-    directories: HashMap<String, u64, ByHash>,
-    by_id: Vec<Directory>,
-    files: HashMap<String, File, ByHash>,
-    /// Inodes and names that are known without the disk.
-    inodes: Lru,
-    names: Lru,
-    contents: SparseBytes,
-    next_round: u64,
-    journal: Option<Journal>,
-    /// What the call that is being noted took for its file and did not fill.
-    reserved: Vec<Run>,
-}
-
-struct File {
-    inode: u64,
-    directory: u64,
-    chunk: u32,
-    size: u64,
-    runs: Vec<Run>,
-    indirect: Option<Address>,
-    /// Its access time on the disk, or on its way there.
-    accessed: u64,
-}
-
-fn missing(path: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, format!("{path}: no such file or directory in the modelled file system"))
-}
-
-pub(super) fn full() -> io::Error {
-    io::Error::new(io::ErrorKind::StorageFull, "the modelled file system is full: give it a larger part of the disk")
-}
-
-fn nanos(seconds: f64) -> u64 {
-    (seconds * 1e9) as u64
-}
 
 impl Core {
     pub(super) fn new(profile: &FsProfile, disk: &SimulatedDisk) -> io::Result<Self> {
@@ -98,124 +59,6 @@ impl Core {
         };
         core.new_directory("", 0, 0)?;
         Ok(core)
-    }
-
-    pub(super) fn available(&self) -> u64 {
-        self.layout.available() * self.profile.layout.fragment
-    }
-
-    pub(super) fn table(&self) -> u64 {
-        if self.profile.records.is_some() { self.layout.reach() * self.profile.layout.inode } else { 0 }
-    }
-
-    fn block(&self) -> u64 {
-        self.layout.fragments
-    }
-
-    /// A call begins: the processor works, and what is due by then is written.
-    pub(super) fn begin(&mut self, bytes: u64, entries: u64, changes: bool) -> io::Result<()> {
-        let processor = &self.profile.processor;
-        let change = if changes { processor.change_us } else { 0.0 };
-        let copy = processor.copy_us_per_kb * bytes as f64 / 1024.0;
-        self.pages.work((processor.call_us + change + copy) * 1e3 + processor.entry_ns * entries as f64);
-        self.round()
-    }
-
-    /// Nobody calls until then: what is due meanwhile is written in its time.
-    pub(super) fn wait_until(&mut self, nanos: u64) -> io::Result<()> {
-        loop {
-            let due = self.journal.as_ref().map_or(self.next_round, |journal| journal.commit_at.min(self.next_round));
-            if due >= nanos {
-                return self.pages.wait_until(nanos);
-            }
-            self.pages.wait_until(due)?;
-            self.round()?;
-        }
-    }
-
-    /// What is due by now is written.
-    fn round(&mut self) -> io::Result<()> {
-        let now = self.pages.now();
-        let daemon = &self.profile.daemon;
-        if now >= self.next_round {
-            self.next_round = now + nanos(daemon.every_s);
-            let since = |age: f64| now.saturating_sub(nanos(age));
-            let (data, metadata) = (since(daemon.data_age_s), since(daemon.metadata_age_s));
-            self.pages.flush_in_turn(data, metadata)?;
-        }
-        self.pages.go_on()?;
-        if self.pages.is_full_of_dirt() {
-            self.pages.flush(now, now)?;
-            self.pages.throttle();
-        } else {
-            self.pages.throttle_beside();
-        }
-        let due = |(journal, profile): (&Journal, &JournalProfile)| journal.is_due(profile, now);
-        if self.journal.as_ref().zip(self.profile.journal.as_ref()).is_some_and(due) {
-            self.commit(false)?;
-        }
-        Ok(())
-    }
-
-    /// What changed goes to the journal, and the time to the next commit begins. `forced`: the call waits for it.
-    fn commit(&mut self, forced: bool) -> io::Result<()> {
-        let now = self.pages.now();
-        let Some((journal, profile)) = self.journal.as_mut().zip(self.profile.journal.as_ref()) else { return Ok(()) };
-        journal.commit_at = now + nanos(profile.commit_s);
-        self.write_journal(forced)
-    }
-
-    /// Data first, if they are ordered; then what of metadata changed, in one run of the journal.
-    fn write_journal(&mut self, forced: bool) -> io::Result<()> {
-        let Some((journal, profile)) = self.journal.as_mut().zip(self.profile.journal.as_ref()) else { return Ok(()) };
-        let ordered = profile.ordered;
-        let Some((first, count)) = journal.run(profile, self.profile.layout.block) else { return Ok(()) };
-        if ordered {
-            self.pages.flush(self.pages.now(), 0)?;
-        }
-        let (address, count) = (first * self.layout.fragments, count * self.layout.fragments);
-        if forced { self.pages.write(address, count) } else { self.pages.write_later(address, count) }
-    }
-
-    /// Blocks were given back: where that has to be told before others may have them, it is.
-    fn force(&mut self) -> io::Result<()> {
-        if self.profile.journal.as_ref().is_some_and(|journal| journal.forced) { self.commit(true) } else { Ok(()) }
-    }
-
-    /// Whether what a removal or a creation changes is on the disk before the call returns.
-    fn at_once(&self, creates: bool) -> bool {
-        match self.profile.metadata {
-            Metadata::Synchronous => true,
-            Metadata::SynchronousCreate => creates,
-            Metadata::Delayed | Metadata::Journal | Metadata::Logged => false,
-        }
-    }
-
-    /// A block of metadata has changed.
-    pub(super) fn change(&mut self, address: Address, at_once: bool) -> io::Result<()> {
-        self.pages.need(address)?;
-        if at_once {
-            return self.pages.write(address, self.block());
-        }
-        self.log(address);
-        self.pages.dirty(address, self.block(), true)
-    }
-
-    /// An inode was taken or given back in this group, and blocks were taken if so.
-    pub(super) fn change_maps(&mut self, group: usize, blocks: bool) -> io::Result<()> {
-        let (map, inodes) = (self.layout.map(group), self.layout.inode_map(group));
-        if blocks && map != inodes {
-            self.change(map, false)?;
-        }
-        self.change(inodes, false)
-    }
-
-    fn log(&mut self, address: Address) {
-        match (&mut self.journal, &self.profile.records) {
-            (Some(journal), Some(records)) => journal.note_done(records.log_record),
-            (Some(journal), None) => journal.note_changed(address),
-            (None, _) => {}
-        }
     }
 
     pub(super) fn write(&mut self, path: &str, bytes: &[u8]) -> io::Result<()> {

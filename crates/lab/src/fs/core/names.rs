@@ -7,7 +7,7 @@ use std::io;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Core, full, missing};
+use super::state::{Core, full, missing};
 use crate::fs::directory::{Directory, entry_bytes};
 use crate::fs::index::Index;
 use crate::fs::layout::Address;

@@ -3,7 +3,7 @@
 use std::io;
 use std::mem::take;
 
-use super::Core;
+use super::state::Core;
 use crate::fs::layout::{Address, Layout, Run};
 use crate::fs::steps::Step;
 

@@ -3,68 +3,29 @@
 //! What is compared with ext2 is compared with its fastest block size for that stage, cold.
 
 mod proxy;
+mod spec;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
+use self::spec::{POPULAR, Spec, Who};
 use super::{
-    How, Progress, Reproduction, Results,
+    how::{How, Progress},
+    reproduction::{Reproduction, Results},
     verdict::{Verdict, YES, around, holds, least},
 };
 use crate::{
     Error, Result,
     draw::Bars,
     experiment,
-    fs::FsProfile,
-    run::{
-        micro::{self, Bench, On, Order, Stages},
-        wg::Machine,
-    },
+    run::micro::{self, Order, Stages},
 };
 
 /// The machine, and what runs on it.
 pub(super) const SPEC: &str = include_str!("../../../papers/damelo.toml");
 
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Spec {
-    title: String,
-    parts: u32,
-    objects: u64,
-    largest: u64,
-    groups: u32,
-    threads: u64,
-    pool_mib: u64,
-    raw_mib: u64,
-    pages_kib: Vec<u32>,
-    preset: String,
-    seed: u64,
-    ext2: Ext2,
-    machine: Machine,
-    proxy: proxy::Proxy,
-}
-
 /// Which claims are taken from the same runs.
 pub(super) const PARTS: [&[&str]; 2] =
     [&["D-1", "D-2", "D-3", "D-4", "D-5", "D-6", "D-7", "D-8", "D-9", "D-10", "D-11"], &["D-12"]];
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Ext2 {
-    threads: u64,
-    blocks: Vec<u32>,
-    cold_mib: u64,
-    warm_mib: u64,
-}
-
-/// What a benchmark was run on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Who {
-    /// Pages of so many KiB, and times the usual pool.
-    Damelo { page_kib: u32, pools: u64 },
-    /// Blocks of so many bytes, and whether the reads begin with nothing in memory.
-    Ext2 { block: u32, cold: bool },
-}
 
 /// A benchmark that was run.
 #[derive(Debug, Clone, Serialize)]
@@ -85,77 +46,6 @@ type Stage = fn(&Stages) -> f64;
 const CREATE: Stage = |stages| stages.create_ms;
 const READ: Stage = |stages| stages.read_ms;
 const DELETE: Stage = |stages| stages.delete_ms;
-/// The order of which the thesis says most.
-const POPULAR: Order = Order::Zipf(1, 8);
-
-impl Spec {
-    fn parse(text: &str) -> Result<Self> {
-        let spec: Self = toml::from_str(text).map_err(|error| Error::experiment("damelo", error.to_string()))?;
-        if spec.parts == 0 || spec.ext2.blocks.is_empty() || spec.pages_kib.is_empty() {
-            return Err(Error::experiment("damelo", "parts is at least 1, and there are blocks and pages_kib"));
-        }
-        spec.proxy.check()?;
-        Ok(spec)
-    }
-
-    fn benches(&self) -> Result<Vec<(Who, Order, Bench)>> {
-        let mut all = Vec::new();
-        let mut add = |who, order| self.bench(who, order).map(|bench| all.push((who, order, bench)));
-        for order in Order::ALL {
-            for &page_kib in &self.pages_kib {
-                add(Who::Damelo { page_kib, pools: 1 }, order)?;
-            }
-            for &block in &self.ext2.blocks {
-                add(Who::Ext2 { block, cold: true }, order)?;
-                add(Who::Ext2 { block, cold: false }, order)?;
-            }
-        }
-        // D-11: the other pool that the thesis tried.
-        for &page_kib in &self.pages_kib {
-            add(Who::Damelo { page_kib, pools: 2 }, POPULAR)?;
-        }
-        Ok(all)
-    }
-
-    /// ext2 with such blocks, on the machine with so many MiB for it.
-    fn ext2(&self, block: u32, mib: u64) -> Result<FsProfile> {
-        // A group is what one block of bits can map.
-        let layout = [("block", block), ("fragment", block), ("group_blocks", 8 * block)];
-        let layout: toml::Table =
-            layout.into_iter().map(|(key, value)| (key.to_owned(), i64::from(value).into())).collect();
-        let changes = toml::Table::from_iter([("layout".to_owned(), layout.into())]);
-        self.machine.file_system("ext2", &changes, self.ext2.warm_mib, mib)
-    }
-
-    fn bench(&self, who: Who, order: Order) -> Result<Bench> {
-        let part = |mib: u64| (mib << 20) / u64::from(self.parts);
-        let on = match who {
-            Who::Damelo { page_kib, pools } => On::Store {
-                preset: self.preset.clone(),
-                page: page_kib << 10,
-                memory: part(self.pool_mib * pools),
-                disk: part(self.raw_mib),
-                processor: self.ext2(self.ext2.blocks[0], self.ext2.cold_mib)?.processor,
-            },
-            Who::Ext2 { block, cold } => {
-                let mib = if cold { self.ext2.cold_mib } else { self.ext2.warm_mib };
-                let kind = self.ext2(block, mib)?.part(self.parts);
-                On::Files(Box::new(kind), cold)
-            }
-        };
-        Ok(Bench {
-            on,
-            machine: self.machine.clone(),
-            parts: self.parts,
-            objects: self.objects / u64::from(self.parts),
-            largest: self.largest,
-            groups: self.groups,
-            threads: if matches!(who, Who::Ext2 { .. }) { self.ext2.threads } else { self.threads },
-            order,
-            seed: self.seed,
-        })
-    }
-}
 
 pub(super) fn reproduce(text: &str, how: How, progress: Progress<'_>) -> Result<Reproduction> {
     let mut spec = Spec::parse(text)?;

@@ -6,27 +6,18 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::{Spec, Verdict};
+use super::spec::Spec;
 use crate::{
-    Error, Result,
+    Result,
     draw::Bars,
-    reproduce::{How, Progress},
+    reproduce::{
+        how::{How, Progress},
+        verdict::Verdict,
+    },
     run::proxied::{self, Proxied, Served},
-    synth::Polygraph,
 };
-
-/// The test, as the paper's file has it.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Proxy {
-    presets: [String; 2],
-    rounds: u64,
-    seconds: f64,
-    connections: usize,
-    requests: Polygraph,
-}
 
 /// What one preset came to in one round.
 #[derive(Debug, Clone, Serialize)]
@@ -35,19 +26,6 @@ pub(super) struct Round {
     round: u64,
     #[serde(flatten)]
     served: Served,
-}
-
-impl Proxy {
-    pub(super) fn check(&self) -> Result<()> {
-        let wrong = |why: &str| Err(Error::experiment("damelo", why));
-        if self.rounds == 0 || self.connections == 0 || !(self.seconds > 0.0 && self.seconds <= 3600.0) {
-            return wrong("rounds and connections of the proxy are at least 1, and seconds above 0, an hour at most");
-        }
-        if self.requests.kinds.is_empty() {
-            return wrong("the proxy's requests have kinds of objects");
-        }
-        Ok(())
-    }
 }
 
 /// All rounds, one run at a time: they share the processors.

@@ -1,7 +1,10 @@
 //! What is claimed, and the bands: hit ratios within 0.04, I/Os of an event within a quarter, times within 35%,
 //! ratios of run times within what the paper's text says.
 
-use super::{LARGE, OWN, Pairs, Published, Spec};
+use super::{
+    published::Published,
+    spec::{LARGE, OWN, Spec},
+};
 use crate::{
     draw::short,
     reproduce::verdict::{Grid, Verdict, YES, around, holds, least},
@@ -10,6 +13,9 @@ use crate::{
 
 /// Events of the paper's log.
 const EVENTS: f64 = 4_805_460.0;
+
+/// Rows of the tables, and what ours came to.
+pub(super) type Pairs = Vec<(Published, Measured)>;
 
 fn find<'a>(pairs: &'a Pairs, like: &Published, system: &str) -> Option<&'a (Published, Measured)> {
     pairs.iter().find(|(row, _)| {

@@ -3,114 +3,36 @@
 mod claims;
 mod polygraph;
 mod published;
+mod spec;
 
 use std::{
-    collections::BTreeMap,
     sync::{Arc, mpsc},
     thread,
 };
 
-use published::{Published, ROWS};
-use serde::Deserialize;
-
-use super::{How, Progress, Reproduction, Results};
+use self::{
+    claims::Pairs,
+    published::{Published, ROWS},
+    spec::{LARGE, OWN, Spec},
+};
+use super::{
+    how::{How, Progress},
+    reproduction::{Reproduction, Results},
+};
 use crate::{
     Error, Result, experiment,
-    run::wg::{self, Load, Machine, Measured, Recovered, System, Timing},
+    run::wg::{self, Load, Measured, Recovered},
 };
 
 /// Machines and systems.
 pub(super) const SPEC: &str = include_str!("../../../papers/hummingbird.toml");
 
-/// Which of the systems is the paper's own, and on which machine each table was made.
-const OWN: &str = "hummingbird";
-/// The same with clusters of 64 KiB, which the paper has too: in its Table 4, and beside others of ours.
-const LARGE: &str = "hummingbird-64";
-/// Of files that are cached where the largest are not, in Table 2.
-const LARGEST: u64 = 64 << 10;
-
 /// Parts of a quick look.
 const QUICK: u32 = 100;
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Spec {
-    title: String,
-    parts: u32,
-    events: u64,
-    every: u64,
-    timing: Timing,
-    seed: u64,
-    machines: BTreeMap<String, Machine>,
-    systems: BTreeMap<String, System>,
-    proxy: polygraph::Proxy,
-}
 
 /// Which claims are taken from the same runs.
 pub(super) const PARTS: [&[&str]; 3] =
     [&["T-2", "T-3", "T-4", "T-5", "H-1", "H-2", "H-3", "H-4", "H-5", "H-6", "H-7", "H-10"], &["H-8"], &["H-9"]];
-
-impl Spec {
-    fn parse(text: &str) -> Result<Self> {
-        let spec: Self = toml::from_str(text).map_err(|error| Error::experiment("hummingbird", error.to_string()))?;
-        if spec.parts == 0 {
-            return Err(Error::experiment("hummingbird", "parts is at least 1"));
-        }
-        for system in spec.systems.values() {
-            if let System::Store { preset, .. } = system {
-                picaflor_literature::preset(preset)
-                    .map_err(|source| Error::Store { name: "hummingbird".into(), source })?;
-            }
-        }
-        spec.proxy.check()?;
-        Ok(spec)
-    }
-
-    fn machine(&self, name: &str) -> Result<&Machine> {
-        self.machines.get(name).ok_or_else(|| missing(name))
-    }
-
-    fn system(&self, name: &str) -> Result<&System> {
-        self.systems.get(name).ok_or_else(|| missing(name))
-    }
-
-    /// What a row of the paper's tables was made with.
-    fn load(&self, row: &Published) -> Result<Load> {
-        let machine = if row.table == 4 { "irix" } else { "freebsd" };
-        let system = if (row.table, row.system) == (4, OWN) { LARGE } else { row.system };
-        let (disks, threads) = if row.table == 5 { (2, 4) } else { (1, 1) };
-        Ok(Load {
-            system: self.system(system)?.clone(),
-            machine: self.machine(machine)?.clone(),
-            disk_mib: row.disk_gib << 10,
-            memory_mib: row.memory,
-            largest: if row.table == 2 { LARGEST } else { u64::MAX },
-            disks,
-            threads,
-            timing: self.timing,
-            every: self.every,
-            parts: self.parts,
-            events: self.events,
-            seed: self.seed,
-        })
-    }
-
-    /// H-8: its own system on 8 GB with 256 MB crashes. The number of deletes is the paper's, a part of it.
-    fn crash(&self, progress: Progress<'_>) -> Result<Recovered> {
-        let row = ROWS.iter().find(|row| row.table == 2 && row.system == OWN && row.disk_gib == 8);
-        let row = row.ok_or_else(|| Error::experiment("hummingbird", "no row to crash"))?;
-        let load = self.load(row)?;
-        progress("recovery after a crash", 0, load.part_events());
-        wg::crash(&load, (claims::RECOVERY.1 / u64::from(self.parts)).max(1), Arc::new(|_| ()))
-    }
-}
-
-fn missing(what: &str) -> Error {
-    Error::experiment("hummingbird", format!("the file names no {what}"))
-}
-
-/// Rows of the tables, and what ours came to.
-type Pairs = Vec<(Published, Measured)>;
 
 pub(super) fn reproduce(text: &str, how: How, progress: Progress<'_>) -> Result<Reproduction> {
     let mut spec = Spec::parse(text)?;
@@ -135,6 +57,17 @@ pub(super) fn reproduce(text: &str, how: How, progress: Progress<'_>) -> Result<
         done.results.push(Results::Lines("proxy", serde_json::json!(both)));
     }
     Ok(done)
+}
+
+impl Spec {
+    /// H-8: its own system on 8 GB with 256 MB crashes. The number of deletes is the paper's, a part of it.
+    fn crash(&self, progress: Progress<'_>) -> Result<Recovered> {
+        let row = ROWS.iter().find(|row| row.table == 2 && row.system == OWN && row.disk_gib == 8);
+        let row = row.ok_or_else(|| Error::experiment("hummingbird", "no row to crash"))?;
+        let load = self.load(row)?;
+        progress("recovery after a crash", 0, load.part_events());
+        wg::crash(&load, (claims::RECOVERY.1 / u64::from(self.parts)).max(1), Arc::new(|_| ()))
+    }
 }
 
 fn tables(spec: &Spec, how: How, progress: Progress<'_>, done: &mut Reproduction) -> Result<()> {

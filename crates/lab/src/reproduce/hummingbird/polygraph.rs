@@ -7,32 +7,17 @@ use std::{
     thread,
 };
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::Spec;
+use super::spec::{Proxy, Spec};
 use crate::{
-    Error, Result, experiment,
-    reproduce::{How, Progress, verdict::Verdict},
+    Result, experiment,
+    reproduce::{
+        how::{How, Progress},
+        verdict::Verdict,
+    },
     run::wg::polymix::{self, Answered, Polymix},
-    synth::Polygraph,
 };
-
-/// The test, as the paper's file has it.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Proxy {
-    /// Which systems.
-    files: String,
-    store: String,
-    rate: f64,
-    think_ms: (f64, f64),
-    request_ms: f64,
-    seconds: (f64, f64),
-    disk_mib: u64,
-    memory_mib: u64,
-    processes: usize,
-    requests: Polygraph,
-}
 
 /// What both came to.
 #[derive(Debug, Clone, Serialize)]
@@ -55,17 +40,6 @@ impl Proxy {
             processes: self.processes,
             requests: self.requests.clone(),
         }
-    }
-
-    pub(super) fn check(&self) -> Result<()> {
-        let runs = self.rate > 0.0 && self.seconds.1 > 0.0 && !self.requests.kinds.is_empty();
-        if !runs {
-            return Err(Error::experiment(
-                "hummingbird",
-                "the proxy has a rate, seconds to measure, and kinds of objects",
-            ));
-        }
-        Ok(())
     }
 }
 

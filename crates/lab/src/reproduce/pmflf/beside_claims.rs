@@ -3,9 +3,8 @@
 
 use super::{
     super::verdict::{Verdict, YES, around, holds},
-    Measured,
     beside::{Linux, Nt, TESTS},
-    chart,
+    measured::{Measured, chart},
 };
 use crate::{
     Result,

@@ -2,7 +2,7 @@
 
 use super::{
     super::verdict::{Verdict, YES, around, holds, least},
-    ALPHAS, CUTOFFS, LIVE, Measured, THRESHOLDS,
+    measured::{ALPHAS, CUTOFFS, LIVE, Measured, THRESHOLDS},
     runs::Fragmentation,
 };
 

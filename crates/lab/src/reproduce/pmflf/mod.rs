@@ -8,6 +8,7 @@
 mod beside;
 mod beside_claims;
 mod claims;
+mod measured;
 mod odg;
 mod runs;
 mod void;
@@ -16,50 +17,21 @@ use parking_lot::Mutex;
 use picaflor_table::blocks::Method;
 
 use self::{
-    beside::{Linux, Nt, Phases, Sizes},
-    runs::{Accesses, Batched, Fragmentation, Load},
+    beside::{Phases, Sizes},
+    measured::{ALPHAS, CUTOFFS, LIVE, Measured, REPLACED, THRESHOLDS},
+    runs::{Batched, Fragmentation, Load},
 };
-use super::{How, Progress, Reproduction, Results};
-use crate::{
-    Result,
-    draw::{Chart, Mark, Scale, Series},
-    experiment,
+use super::{
+    how::{How, Progress},
+    reproduction::{Reproduction, Results},
 };
+use crate::{Result, experiment};
 
-const ALPHAS: [f64; 5] = [0.6, 0.8, 1.0, 1.2, 1.4];
-/// Binary logarithms of grains.
-const CUTOFFS: [u32; 7] = [6, 8, 10, 12, 14, 16, 18];
-const LIVE: [usize; 5] = [1_000, 3_000, 10_000, 30_000, 100_000];
-/// Replacements, in Figures 17 and 18.
-const REPLACED: [usize; 3] = [100_000, 200_000, 500_000];
-/// Grains.
-const THRESHOLDS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 /// Requests to a batch: not given in the paper.
 const BATCH: usize = 100;
 
 /// Changes between two writes of the home.
 const USUAL_EVERY: u32 = 64;
-
-/// One run of each figure, in the order of its parameters.
-#[derive(Default)]
-struct Measured {
-    /// By alpha, then cutoff.
-    shape: Vec<Vec<Fragmentation>>,
-    /// By live blocks, then replacements.
-    scale: Vec<Vec<Fragmentation>>,
-    /// By threshold.
-    batched: Vec<Batched>,
-    /// Of TS, PL and PFL; then of TS that writes its home each time.
-    accesses: [Accesses; 4],
-    /// Beside files: forced, then left to the system; by sizes: the site's, the proxy's.
-    nt: [[Nt; 2]; 2],
-    /// Forced, then left to the system.
-    linux: [Linux; 2],
-    site: odg::Site,
-}
-
-/// A kind of fragmentation.
-type Of = fn(&Fragmentation) -> f64;
 
 enum Job {
     Shape(usize, usize),
@@ -147,48 +119,4 @@ fn measure(how: How, progress: Progress<'_>) -> Result<Measured> {
         Ok(())
     })?;
     Ok(measured.into_inner())
-}
-
-fn chart(title: &str, x: (&str, Scale), y: &str, series: Vec<(String, Vec<(f64, f64)>)>) -> Chart {
-    let series = series.into_iter().map(|(name, points)| Series { name, points, mark: Mark::Both }).collect();
-    Chart { title: title.into(), x: (x.0.into(), x.1), y: (y.into(), Scale::Linear), series }
-}
-
-impl Measured {
-    /// Figures 14 to 21, as SVG.
-    fn drawings(&self) -> Result<Vec<String>> {
-        let mut drawn = Vec::new();
-        let kinds: [(&str, Of); 3] =
-            [("External", |f| f.external), ("Internal", |f| f.internal), ("Total", Fragmentation::total)];
-        for ((kind, of), figure) in kinds.iter().zip(14..) {
-            let line = |a: usize| {
-                let points = CUTOFFS.iter().zip(&self.shape[a]).map(|(&c, f)| (f64::from(c), of(f)));
-                (format!("alpha {}", ALPHAS[a]), points.collect())
-            };
-            let title = format!("Figure {figure}: {kind} fragmentation");
-            let lines = (0..ALPHAS.len()).map(line).collect();
-            drawn.push(chart(&title, ("log2 of the cutoff, grains", Scale::Linear), "", lines).svg()?);
-        }
-        for (figure, (kind, of)) in [(17, kinds[0]), (18, kinds[2])] {
-            let line = |a: usize| {
-                let points = LIVE.iter().zip(&self.scale).map(|(&n, row)| (n as f64, of(&row[a])));
-                (format!("{} replacements", REPLACED[a]), points.collect())
-            };
-            let title = format!("Figure {figure}: {kind} fragmentation by scale");
-            let lines = (0..REPLACED.len()).map(line).collect();
-            drawn.push(chart(&title, ("live blocks", Scale::Log), "", lines).svg()?);
-        }
-        let points = THRESHOLDS.iter().zip(&self.batched).map(|(&t, run)| (f64::from(t), run.throughput));
-        let line = vec![(String::new(), points.collect())];
-        drawn.push(chart("Figure 19: throughput of OBA", ("T, grains", Scale::Log), "replacements/s", line).svg()?);
-        for (figure, (kind, of)) in [(20, kinds[0]), (21, kinds[2])] {
-            let line = |(t, run): (&u32, &Batched)| {
-                (format!("T {t}"), run.course.iter().map(|(done, f)| (*done as f64, of(f))).collect())
-            };
-            let title = format!("Figure {figure}: {kind} fragmentation of OBA");
-            let lines = THRESHOLDS.iter().zip(&self.batched).map(line).collect();
-            drawn.push(chart(&title, ("replacements", Scale::Linear), "", lines).svg()?);
-        }
-        Ok(drawn)
-    }
 }

@@ -2,11 +2,8 @@
 //! or *own bar* (a promise of this repository, not of the paper).
 
 use super::{
-    super::{
-        Verdict,
-        verdict::{around, least, most},
-    },
-    OURS, Runs, WHOLE,
+    super::verdict::{Verdict, around, least, most},
+    runs::{OURS, Runs, WHOLE},
 };
 
 const NEEDS_ROOT: &str = "files are aged on a file system of their own, which needs root";

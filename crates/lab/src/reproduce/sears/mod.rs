@@ -7,11 +7,16 @@
 //! extents, the paper's among them.
 
 mod claims;
+mod runs;
 
-use super::{How, Progress, Reproduction, Results};
+use self::runs::{OURS, Runs, WHOLE};
+use super::{
+    how::{How, Progress},
+    reproduction::{Reproduction, Results},
+};
 use crate::{
     Error, Result,
-    age::{self, Aged, Case, Deletes, Force, Kind, Request, Sizes},
+    age::{self, Case, Deletes, Force, Kind, Request, Sizes},
     draw::{Chart, Mark, Scale, Series},
 };
 
@@ -38,11 +43,6 @@ const ROWS: [Row; 12] = [
     ("files-1M-small", Kind::Ext4, (1024, 1024), 64, 64),
     ("files-1M-large", Kind::Ext4, (1024, 1024), 2048, 64),
 ];
-
-/// The same files, not forced before they are whole.
-const WHOLE: &str = "files-1M-once";
-/// The engine of this repository.
-const OURS: &str = "ours-1M";
 
 fn cases(quick: bool) -> Vec<(&'static str, Case)> {
     let case = |(name, candidate, object, volume, request): Row| {
@@ -77,33 +77,6 @@ fn cases(quick: bool) -> Vec<(&'static str, Case)> {
         }
     }
     all
-}
-
-/// What was run; nothing of what could not be.
-#[derive(Default)]
-struct Runs(Vec<(&'static str, Aged)>);
-
-impl Runs {
-    fn of(&self, name: &str) -> Option<&Aged> {
-        self.0.iter().find(|run| run.0 == name).map(|run| &run.1)
-    }
-
-    /// Fragments an object at each look.
-    fn fragments(&self, name: &str) -> Option<Vec<f64>> {
-        let aged = self.of(name).filter(|aged| aged.ended.is_none())?;
-        aged.samples.iter().map(|sample| sample.fragments.as_ref().map(|parts| parts.mean)).collect()
-    }
-
-    /// The same at the end.
-    fn last(&self, name: &str) -> Option<f64> {
-        self.fragments(name)?.last().copied()
-    }
-
-    /// MB/s of reads from the paper's disk at each look.
-    fn rates(&self, name: &str) -> Option<Vec<f64>> {
-        let aged = self.of(name).filter(|aged| aged.ended.is_none())?;
-        aged.samples.iter().map(|sample| sample.disks.first()?.1).collect()
-    }
 }
 
 pub(super) fn reproduce(how: How, progress: Progress<'_>) -> Result<Reproduction> {

@@ -12,7 +12,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use super::client::PATIENCE;
+use super::{client::PATIENCE, test::ANY_PORT};
 use crate::{run::bodies::Bodies, synth::Polygraph, trace::Request};
 
 /// Longest line of a request's head.
@@ -32,7 +32,7 @@ pub(super) struct Origin {
 
 impl Origin {
     pub(super) fn listen(model: Polygraph) -> io::Result<Self> {
-        let listener = TcpListener::bind(SocketAddr::from(super::ANY_PORT))?;
+        let listener = TcpListener::bind(SocketAddr::from(ANY_PORT))?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared { model, asked: AtomicU64::new(0), stopped: AtomicBool::new(false) });
         let all = Arc::clone(&shared);

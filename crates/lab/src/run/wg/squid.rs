@@ -14,7 +14,10 @@ use lru::LruCache;
 use picaflor_device::{Clock, Folder};
 use picaflor_sim::{SimulatedDisk, Times};
 
-use super::{Load, Measured, WORD};
+use super::{
+    load::{Load, WORD},
+    measured::Measured,
+};
 use crate::{
     Error, Result,
     fs::{FileSystem, FsProfile},

@@ -16,7 +16,10 @@ use picaflor::{
 use picaflor_device::Clock;
 use picaflor_sim::SimulatedDisk;
 
-use super::{Causes, Load, Measured, WORD};
+use super::{
+    load::{Load, WORD},
+    measured::{Causes, Measured},
+};
 use crate::{
     Error, Result,
     exec::{Executor, Time},

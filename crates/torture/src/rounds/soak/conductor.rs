@@ -11,14 +11,15 @@ use std::{
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 use super::{
-    Scene, Soak,
     memory::{Memory, mib},
+    options::Soak,
+    scene::Scene,
     tally::Class,
 };
 use crate::{
     dice::Dice,
     rounds::{
-        canary::Break,
+        breaks::Break,
         origin::{Origin, Trouble},
         serve::{Proxy, Serving, TOKEN},
         tally::Fault,

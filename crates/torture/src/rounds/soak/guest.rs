@@ -6,12 +6,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Scene, tally::Class};
+use super::{
+    scene::{SETTLED, Scene},
+    tally::Class,
+};
 use crate::{
     dice::Dice,
     rounds::{
         body,
-        canary::Break,
+        breaks::Break,
         durable::NEVER,
         floor::{PURGE_WITHIN, REPLACED, Raise, STORED, invalidation_within, replacement_within},
         log::now,
@@ -24,8 +27,6 @@ use crate::{
 const AFTER_TROUBLE: Duration = Duration::from_secs(6);
 /// How long after its lifetime an old version may still come, at the end of a fetch that took long.
 const OVERDUE: Duration = Duration::from_secs(15);
-/// A fetch that ended so long ago is in the store, or is not.
-pub(super) const SETTLED: u64 = 3_000_000_000;
 /// A connection that was idle for longer may be closed by the proxy at any time.
 const IDLE: Duration = Duration::from_secs(30);
 

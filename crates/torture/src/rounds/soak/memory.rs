@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::Soak;
+use super::options::Soak;
 use crate::rss;
 
 /// What an idle connection may take.

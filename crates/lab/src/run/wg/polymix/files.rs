@@ -16,11 +16,14 @@ use std::{
 
 use picaflor_device::{Clock, Folder};
 
-use super::{Answered, Asked, Load, Polymix, Times};
+use super::{
+    test::{Asked, Polymix},
+    times::{Answered, Times},
+};
 use crate::{
     Result,
     fs::{FileSystem, FsProfile},
-    run::bodies::Bodies,
+    run::{bodies::Bodies, wg::Load},
     synth::mix,
 };
 

@@ -13,12 +13,13 @@ use picaflor_device::Clock;
 
 use super::{
     super::store::{LARGE, disks, failed, options},
-    Answered, Asked, Load, Polymix, Times,
+    test::{Asked, Polymix},
+    times::{Answered, Times},
 };
 use crate::{
     Error, Result,
     exec::{Executor, Time},
-    run::bodies::Bodies,
+    run::{bodies::Bodies, wg::Load},
 };
 
 struct Shared {

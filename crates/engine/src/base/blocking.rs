@@ -22,7 +22,7 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Daemons, Options, Result, store::Store};
+use crate::{Daemons, Result};
 
 /// Most threads at once: a device answers that many small reads hardly later than one.
 const MOST: usize = 8;
@@ -89,7 +89,7 @@ impl BlockingPool {
 }
 
 /// What a call comes to that one of these threads makes.
-fn later<R: Send + 'static, F: FnOnce() -> R + Send + 'static>(
+pub(crate) fn later<R: Send + 'static, F: FnOnce() -> R + Send + 'static>(
     daemons: Daemons,
     hands: &Arc<BlockingPool>,
     act: F,
@@ -121,24 +121,4 @@ fn later<R: Send + 'static, F: FnOnce() -> R + Send + 'static>(
             }
         }
     })
-}
-
-impl Store {
-    /// As [`Store::open`] for tasks: a thread reads what an opening reads, from the first poll on. With
-    /// [`Daemons::Manual`] that poll does it.
-    ///
-    /// # Errors
-    /// As [`Store::open`].
-    pub async fn open_async(options: Options) -> Result<Self> {
-        later(options.daemons, &Arc::default(), move || Self::open(options)).await
-    }
-
-    /// Does what may read the device, or wait for a lock over such a read, without the executor's thread.
-    pub(crate) fn spawn_blocking<R: Send + 'static, F: FnOnce(&Self) -> R + Send + 'static>(
-        &self,
-        act: F,
-    ) -> impl Future<Output = R> + Send + 'static + use<R, F> {
-        let store = self.clone();
-        later(self.shared().options.daemons, &self.inner().blocking, move || act(&store))
-    }
 }

@@ -14,7 +14,7 @@ use picaflor_device::thread_ring_number;
 
 use super::{Next, Query, plan::Plan};
 use crate::{
-    Result, base::frame::Frame, base::stats::add, ops::blocking::BoxFuture, read::reading::InFlight, store::Store,
+    Result, base::blocking::BoxFuture, base::frame::Frame, base::stats::add, handle::Store, read::reading::InFlight,
 };
 
 /// A get under way.
@@ -100,5 +100,12 @@ impl Future for Seek {
                 Next::Absent(_) | Next::Read(_) | Next::Ask(_) => this.hand_over(),
             }
         }
+    }
+}
+
+impl Store {
+    /// As [`Store::run`] for tasks.
+    pub(crate) fn frame_async(&self, query: Query) -> impl Future<Output = Result<Option<Arc<Frame>>>> + Send + use<> {
+        Seek::new(self.clone(), query)
     }
 }

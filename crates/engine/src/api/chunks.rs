@@ -1,0 +1,206 @@
+//! Reading a body piece by piece: the way to read an object larger than a cluster, or a part of any.
+
+use std::{collections::VecDeque, ops::Range, sync::Arc};
+
+use bytes::Bytes;
+use picaflor_format::frame::Manifest;
+
+use crate::{Error, Miss, Result, base::blocking::BoxFuture, base::frame::Frame, cache::leases::Lease};
+
+/// Where chunks of large objects are read: a store.
+pub(crate) trait ChunkSource: Send + Sync {
+    /// What keeps the chunks of the object with this key where they are; none if they are being dropped.
+    fn lease(&self, key: &[u8], manifest: Manifest) -> Option<Arc<Lease>>;
+    /// Chunk `number` of the object of this manifest; none if it is not there.
+    ///
+    /// # Errors
+    /// As of a get.
+    fn chunk(self: Arc<Self>, manifest: &Frame, id: u64, number: u32) -> Result<Option<Arc<Frame>>>;
+    /// The same for tasks.
+    fn chunk_async(self: Arc<Self>, manifest: &Frame, id: u64, number: u32) -> BoxFuture<Option<Arc<Frame>>>;
+    /// Without one of its chunks the object is of no use: it leaves.
+    fn drop_incomplete(self: Arc<Self>, manifest: &Frame);
+    /// The same for tasks.
+    fn drop_incomplete_async(self: Arc<Self>, manifest: Arc<Frame>) -> BoxFuture<()>;
+}
+
+/// The pieces of a range of an object's body, in order. An iterator for threads; [`Chunks::next_async`]
+/// for tasks.
+pub struct Chunks {
+    ready: VecDeque<Bytes>,
+    rest: Option<Rest>,
+    /// Bytes of the whole body.
+    total: u64,
+    /// The part of it that was asked for and exists.
+    range: Range<u64>,
+}
+
+pub(crate) struct Rest {
+    source: Arc<dyn ChunkSource>,
+    manifest_frame: Arc<Frame>,
+    manifest: Manifest,
+    range: Range<u64>,
+    /// Keeps the chunks that are still to be read.
+    _lease: Option<Arc<Lease>>,
+}
+
+impl Chunks {
+    pub(crate) fn whole(body: Bytes, range: Range<u64>) -> Self {
+        let len = body.len() as u64;
+        let range = cut(range, len);
+        let mut ready = VecDeque::new();
+        if !range.is_empty() {
+            ready.push_back(body.slice(range.start as usize..range.end as usize));
+        }
+        Self { ready, rest: None, total: len, range }
+    }
+
+    pub(crate) fn large(
+        source: &Arc<dyn ChunkSource>,
+        (manifest_frame, lease): (Arc<Frame>, Option<Arc<Lease>>),
+        manifest: Manifest,
+        range: Range<u64>,
+    ) -> Self {
+        let range = cut(range, manifest.total);
+        let rest = Rest { range: range.clone(), ..Rest::all(source, (manifest_frame, lease), manifest) };
+        Self { ready: VecDeque::new(), rest: Some(rest), total: manifest.total, range }
+    }
+
+    /// The bytes of the body that all pieces together hold: what was asked for, cut to the body. Empty, at the
+    /// place where it was asked for or at the end, if that is nothing.
+    pub fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+
+    /// Length of the whole body in bytes.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The next piece, if it is in memory.
+    pub(crate) fn ready(&mut self) -> Option<Bytes> {
+        self.ready.pop_front()
+    }
+
+    /// The next piece; `None` at the end.
+    pub async fn next_async(&mut self) -> Option<Result<Bytes>> {
+        if let Some(ready) = self.ready() {
+            return Some(Ok(ready));
+        }
+        let rest = self.rest.as_mut()?;
+        let (number, within) = rest.next_piece()?;
+        let found = Arc::clone(&rest.source).chunk_async(&rest.manifest_frame, rest.manifest.id, number).await;
+        if let Some(piece) = rest.take(found, within) {
+            return Some(piece);
+        }
+        let manifest = Arc::clone(&rest.manifest_frame);
+        let _ = Arc::clone(&rest.source).drop_incomplete_async(manifest).await;
+        Some(Err(rest.missing()))
+    }
+}
+
+impl std::fmt::Debug for Chunks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Chunks").field("range", &self.range).field("total", &self.total).finish_non_exhaustive()
+    }
+}
+
+/// What of a range lies within the first `len` bytes.
+fn cut(range: Range<u64>, len: u64) -> Range<u64> {
+    let start = range.start.min(len);
+    start..range.end.clamp(start, len)
+}
+
+impl Iterator for Chunks {
+    type Item = Result<Bytes>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(ready) = self.ready() {
+            return Some(Ok(ready));
+        }
+        let rest = self.rest.as_mut()?;
+        let (number, within) = rest.next_piece()?;
+        let found = rest.chunk(number);
+        let piece = rest.take(found, within);
+        Some(piece.unwrap_or_else(|| {
+            Arc::clone(&rest.source).drop_incomplete(&rest.manifest_frame);
+            Err(rest.missing())
+        }))
+    }
+}
+
+impl Rest {
+    /// All of a large object.
+    pub(crate) fn all(
+        source: &Arc<dyn ChunkSource>,
+        (manifest_frame, lease): (Arc<Frame>, Option<Arc<Lease>>),
+        manifest: Manifest,
+    ) -> Self {
+        Self { source: Arc::clone(source), manifest_frame, manifest, range: 0..manifest.total, _lease: lease }
+    }
+
+    /// The chunk that holds the next byte, and which of its bytes are wanted.
+    fn next_piece(&self) -> Option<(u32, Range<usize>)> {
+        if self.range.is_empty() {
+            return None;
+        }
+        let chunk = u64::from(self.manifest.chunk);
+        let number = self.range.start / chunk;
+        let base = number * chunk;
+        let end = self.range.end.min(base + chunk);
+        Some((number as u32, (self.range.start - base) as usize..(end - base) as usize))
+    }
+
+    fn chunk(&self, number: u32) -> Result<Option<Arc<Frame>>> {
+        Arc::clone(&self.source).chunk(&self.manifest_frame, self.manifest.id, number)
+    }
+
+    /// The piece that was wanted; `None` if it is not there. Nothing comes after a failure.
+    fn take(&mut self, found: Result<Option<Arc<Frame>>>, within: Range<usize>) -> Option<Result<Bytes>> {
+        let body = found.map(|frame| frame.map(|frame| frame.body()).filter(|body| body.len() >= within.end));
+        match body {
+            Ok(Some(body)) => {
+                self.range.start += within.len() as u64;
+                Some(Ok(body.slice(within)))
+            }
+            failed => {
+                self.range.end = self.range.start;
+                failed.err().map(Err)
+            }
+        }
+    }
+
+    /// Each piece, read when it is asked for.
+    fn pieces(&self) -> impl Iterator<Item = Result<Option<Arc<Frame>>>> {
+        (0..self.manifest.chunks()).map(|number| self.chunk(number))
+    }
+
+    /// All pieces in one; none if one of them is not there.
+    pub(crate) fn gather(&self) -> Result<Option<Bytes>> {
+        let mut body = Vec::with_capacity(self.manifest.total as usize);
+        for piece in self.pieces() {
+            let Some(frame) = piece? else { return Ok(None) };
+            body.extend_from_slice(&frame.body());
+        }
+        Ok((body.len() as u64 == self.manifest.total).then(|| body.into()))
+    }
+
+    /// Whether each piece is there, by reading it.
+    pub(crate) fn is_whole(&self) -> Result<bool> {
+        for piece in self.pieces() {
+            if piece?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whoever reads has had the head already, and is told that the rest is not there.
+    pub(crate) fn missing(&self) -> Error {
+        Error::Damaged {
+            place: format!("object {:?}", String::from_utf8_lossy(self.manifest_frame.key())),
+            why: Miss::ChunkMissing.to_string(),
+            mend: "it was dropped; put it again".into(),
+        }
+    }
+}
