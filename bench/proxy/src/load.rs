@@ -30,22 +30,45 @@ pub(crate) struct Load {
     pub(crate) p99: f64,
 }
 
-/// Asks for these paths in no order for a while.
-pub(crate) fn run(address: SocketAddr, paths: &[String], time: Duration, core: usize) -> Result<Load> {
+/// What is asked, and what an answer to it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Question {
+    /// Fields beside `Host`, as lines.
+    pub(crate) fields: &'static str,
+    /// Of the answer.
+    pub(crate) status: &'static str,
+    /// The server ends the connection behind it.
+    pub(crate) is_last: bool,
+}
+
+impl Question {
+    /// A hit, and nothing else said.
+    pub(crate) const PLAIN: Self = Self { fields: "", status: "200", is_last: false };
+}
+
+/// Asks for these paths in no order for a while, or each once, while there are some.
+pub(crate) fn run(
+    address: SocketAddr,
+    (paths, once): (&[String], bool),
+    question: Question,
+    time: Duration,
+    core: usize,
+) -> Result<Load> {
     let ask = || -> Result<Load> {
         let mut cores = CpuSet::new();
         cores.set(core)?;
         sched_setaffinity(Pid::from_raw(0), &cores).with_context(|| format!("core {core}"))?;
-        ask(address, paths, time)
+        ask(address, (paths, once), question, time)
     };
     thread::scope(|scope| scope.spawn(ask).join().expect("the load panicked"))
 }
 
-fn ask(address: SocketAddr, paths: &[String], time: Duration) -> Result<Load> {
-    let form = |path: &String| format!("GET {path} HTTP/1.1\r\nHost: bench.example\r\n\r\n").into_bytes();
+fn ask(address: SocketAddr, (paths, once): (&[String], bool), question: Question, time: Duration) -> Result<Load> {
+    let fields = question.fields;
+    let form = |path: &String| format!("GET {path} HTTP/1.1\r\nHost: bench.example\r\n{fields}\r\n").into_bytes();
     let requests: Vec<_> = paths.iter().map(form).collect();
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-    let mut order = Order(0x9e37_79b9_7f4a_7c15);
+    let mut order = if once { Order::Once(0) } else { Order::Random(0x9e37_79b9_7f4a_7c15) };
     let mut clients = Vec::with_capacity(CONNECTIONS);
     let begin = Instant::now();
     for number in 0..CONNECTIONS {
@@ -62,10 +85,15 @@ fn ask(address: SocketAddr, paths: &[String], time: Duration) -> Result<Load> {
         ensure!(ready > 0, "no answer for {} s", PATIENCE.as_secs());
         for event in &events[..ready] {
             let client = &mut clients[event.data() as usize];
-            if client.read(&mut buffer, &paths[client.path])? {
-                micros.push(u32::try_from(client.asked.elapsed().as_micros())?);
-                client.ask(&requests, &mut order)?;
+            if !client.read(&mut buffer, &paths[client.path], question.status)? {
+                continue;
             }
+            micros.push(u32::try_from(client.asked.elapsed().as_micros())?);
+            if question.is_last {
+                *client = Client::connect(address)?;
+                epoll.add(&client.stream, EpollEvent::new(EpollFlags::EPOLLIN, event.data()))?;
+            }
+            client.ask(&requests, &mut order)?;
         }
     }
     let seconds = begin.elapsed().as_secs_f64();
@@ -101,7 +129,7 @@ impl Client {
     }
 
     /// Reads what is there; true when the answer is complete.
-    fn read(&mut self, buffer: &mut [u8], path: &str) -> Result<bool> {
+    fn read(&mut self, buffer: &mut [u8], path: &str, status: &str) -> Result<bool> {
         let n = match self.stream.read(buffer) {
             Ok(0) => bail!("the server closed the connection"),
             Ok(n) => n,
@@ -111,7 +139,7 @@ impl Client {
         let left = match self.left {
             Some(left) => left.checked_sub(n),
             None if self.head.is_empty() => {
-                let left = begin(&buffer[..n], path)?;
+                let left = begin(&buffer[..n], path, status)?;
                 if left.is_none() {
                     self.head.extend_from_slice(&buffer[..n]);
                     return Ok(false);
@@ -120,7 +148,7 @@ impl Client {
             }
             None => {
                 self.head.extend_from_slice(&buffer[..n]);
-                let left = begin(&self.head, path)?;
+                let left = begin(&self.head, path, status)?;
                 if left.is_none() {
                     return Ok(false);
                 }
@@ -136,10 +164,13 @@ impl Client {
 
 /// Looks at the beginning of an answer: how much of the body is still to come; `None` if the head is not complete. What
 /// is there of the body must be what the origin says for this path.
-fn begin(bytes: &[u8], path: &str) -> Result<Option<usize>> {
+fn begin(bytes: &[u8], path: &str, status: &str) -> Result<Option<usize>> {
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
     let head = std::str::from_utf8(&bytes[..end])?;
-    ensure!(head.starts_with("HTTP/1.1 200"), "not every answer was a success:\n{head}");
+    ensure!(head.get(9..12) == Some(status), "not every answer was a success:\n{head}");
+    if status == "304" {
+        return Ok(Some(0));
+    }
     let length = |line: &str| {
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
@@ -151,15 +182,28 @@ fn begin(bytes: &[u8], path: &str) -> Result<Option<usize>> {
     Ok(Some(length.checked_sub(body.len()).context("more bytes than were announced")?))
 }
 
-/// Marsaglia's xorshift: the paths in no order, the same in every run.
-struct Order(u64);
+/// In which order paths are asked for.
+enum Order {
+    /// In none, the same in every run: Marsaglia's xorshift.
+    Random(u64),
+    /// One after the other, so that none is asked for again before all were.
+    Once(usize),
+}
 
 impl Order {
     fn next(&mut self, of: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % of as u64) as usize
+        match self {
+            Self::Random(state) => {
+                *state ^= *state << 13;
+                *state ^= *state >> 7;
+                *state ^= *state << 17;
+                (*state % of as u64) as usize
+            }
+            Self::Once(next) => {
+                *next += 1;
+                (*next - 1) % of
+            }
+        }
     }
 }
 
@@ -170,11 +214,14 @@ mod tests {
     #[test]
     fn an_answer_is_taken_apart() {
         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n/10/a /10/";
-        assert_eq!(begin(answer, "/10/a").unwrap(), Some(0));
-        assert_eq!(begin(&answer[..answer.len() - 4], "/10/a").unwrap(), Some(4));
-        assert_eq!(begin(&answer[..20], "/10/a").unwrap(), None);
-        assert!(begin(answer, "/10/b").is_err(), "another body");
-        assert!(begin(b"HTTP/1.1 502 No\r\nContent-Length: 0\r\n\r\n", "/10/a").is_err(), "an error");
-        assert!(begin(&answer[..39], "/10/a").is_ok() && begin(&[&answer[..], b"x"].concat(), "/10/a").is_err());
+        assert_eq!(begin(answer, "/10/a", "200").unwrap(), Some(0));
+        assert_eq!(begin(&answer[..answer.len() - 4], "/10/a", "200").unwrap(), Some(4));
+        assert_eq!(begin(&answer[..20], "/10/a", "200").unwrap(), None);
+        assert!(begin(answer, "/10/b", "200").is_err(), "another body");
+        assert!(begin(b"HTTP/1.1 502 No\r\nContent-Length: 0\r\n\r\n", "/10/a", "200").is_err(), "an error");
+        assert!(
+            begin(&answer[..39], "/10/a", "200").is_ok()
+                && begin(&[&answer[..], b"x"].concat(), "/10/a", "200").is_err()
+        );
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     /// Servers whose names begin so; all that are installed by default
     #[arg(long, value_delimiter = ',')]
     servers: Vec<String>,
-    /// Works: hot, uniform, large, disk; all by default
+    /// Works: hot, uniform, large, huge, condition, range, browser, close, pass, miss, miss-large, disk; all by default
     #[arg(long, value_delimiter = ',')]
     works: Vec<String>,
     /// Rounds; the report shows medians

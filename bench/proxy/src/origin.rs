@@ -1,7 +1,7 @@
 //! The origin that all proxies fetch from. It counts what it is asked: a hit leaves the count alone.
 //!
 //! A path begins with the size of the body, `/4096/...`. The body repeats the path, so that an answer for another
-//! object would be noticed.
+//! object would be noticed. What lies under `/4096/once/` may not be stored.
 
 use std::{
     io::{self, BufRead, BufReader, Write},
@@ -63,9 +63,10 @@ fn serve(client: &TcpStream, asked: &AtomicU64) -> io::Result<()> {
             reader.read_line(&mut header)?;
         }
         asked.fetch_add(1, Ordering::Relaxed);
-        let body = body(request.split(' ').nth(1).unwrap_or("/"));
+        let path = request.split(' ').nth(1).unwrap_or("/");
+        let (body, control) = (body(path), if path.contains("/once/") { "no-store" } else { "public, max-age=86400" });
         let mut response = format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\nContent-Length: {}\r\nCache-Control: public, max-age=86400\r\n\
+            "HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\nContent-Length: {}\r\nCache-Control: {control}\r\n\
              ETag: \"1\"\r\nLast-Modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n\r\n",
             body.len()
         )

@@ -16,7 +16,8 @@ use bench_common::{
 };
 
 use crate::{
-    Arguments, client, load,
+    Arguments, client,
+    load::{self, Question},
     origin::Origin,
     servers::{Running, SERVERS, Server, Setup},
 };
@@ -39,8 +40,27 @@ struct Work {
     key: &'static str,
     name: String,
     paths: Vec<String>,
-    from_device: bool,
+    question: Question,
+    from: From,
+    /// Servers that do something else when asked so.
+    without: &'static [&'static str],
 }
+
+/// Where the answers come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum From {
+    Memory,
+    Device,
+    Origin,
+}
+
+/// What a browser sends that was told to load a page anew.
+const BROWSER: &str = "Cache-Control: max-age=0\r\nUpgrade-Insecure-Requests: 1\r\nUser-Agent: Mozilla/5.0 (X11; Linux \
+    x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/128.0.0.0 Safari/537.36\r\nAccept: text/html,application/xhtml+xml,\
+    application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8\r\nAccept-Encoding: gzip, deflate, br\r\n\
+    Accept-Language: en-US,en;q=0.9\r\nReferer: http://bench.example/\r\n";
+/// A multiple of the length of the path and a space: the part begins as the whole does.
+const PART: &str = "Range: bytes=500000-504095\r\n";
 
 struct Bench<'a> {
     arguments: &'a Arguments,
@@ -86,14 +106,31 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn works(tiny: bool) -> Vec<Work> {
-    let (some, many) = if tiny { (100, 300) } else { (10_000, 60_000) };
+    let (some, many, once) = if tiny { (100, 300, 2000) } else { (10_000, 60_000, 200_000) };
     let paths = |size: usize, count: usize| (0..count).map(|number| format!("/{size}/{number:06}.jpg")).collect();
-    let work = |key, name: String, paths, from_device| Work { key, name, paths, from_device };
+    let work =
+        |key, name: String, paths, from| Work { key, name, paths, question: Question::PLAIN, from, without: &[] };
+    let asked = |key, name: &str, size, fields, status, without| Work {
+        question: Question { fields, status, is_last: false },
+        without,
+        ..work(key, name.into(), paths(size, 1), From::Memory)
+    };
+    let new = |kind: &str, size: usize, count| (0..count).map(|n| format!("/{size}/{kind}/{n:06}.jpg")).collect();
+    let mut closed = work("close", "4 KB, one object, a connection each".into(), paths(4096, 1), From::Memory);
+    closed.question = Question { fields: "Connection: close\r\n", status: "200", is_last: true };
     vec![
-        work("hot", "4 KB, one object, from memory".into(), paths(4096, 1), false),
-        work("uniform", format!("4 KB, {some} objects uniform, from memory"), paths(4096, some), false),
-        work("large", "64 KB, one object, from memory".into(), paths(65_536, 1), false),
-        work("disk", format!("16 KB, {many} objects uniform, from the device"), paths(16_384, many), true),
+        work("hot", "4 KB, one object, from memory".into(), paths(4096, 1), From::Memory),
+        work("uniform", format!("4 KB, {some} objects uniform, from memory"), paths(4096, some), From::Memory),
+        work("large", "64 KB, one object, from memory".into(), paths(65_536, 1), From::Memory),
+        work("huge", "1 MB, one object, from memory".into(), paths(1 << 20, 1), From::Memory),
+        asked("condition", "304 of 4 KB", 4096, "If-None-Match: \"1\"\r\n", "304", &[]),
+        asked("range", "4 KB of 1 MB", 1_048_576, PART, "206", &["HAProxy"]),
+        asked("browser", "4 KB, fields of a browser that loads anew", 4096, BROWSER, "200", &["HAProxy"]),
+        closed,
+        work("pass", "4 KB, not to be stored".into(), new("once", 4096, once), From::Origin),
+        work("miss", "4 KB, new, to be stored".into(), new("new", 4096, once), From::Origin),
+        work("miss-large", "64 KB, new, to be stored".into(), new("new", 65_536, once / 4), From::Origin),
+        work("disk", format!("16 KB, {many} objects uniform, from the device"), paths(16_384, many), From::Device),
     ]
 }
 
@@ -113,12 +150,17 @@ impl Bench<'_> {
 
     /// One server: what is in memory with one start, what is on the device with another.
     fn one_server(&mut self, server: &Server, works: &[Work], round: usize) -> Result<()> {
-        let (device, memory): (Vec<_>, Vec<_>) = works.iter().partition(|work| work.from_device);
+        let (device, memory): (Vec<_>, Vec<_>) = {
+            let theirs = works.iter().filter(|work| !work.without.iter().any(|name| server.name.starts_with(name)));
+            theirs.partition(|work| work.from == From::Device)
+        };
         if !memory.is_empty() {
             let setup = self.setup(LARGE_MEMORY, None)?;
             let running = (server.start)(&setup)?;
             for work in memory {
-                self.fill(setup.listen, work)?;
+                if work.from == From::Memory {
+                    self.fill(setup.listen, work)?;
+                }
                 self.measure(server, &running, &setup, work, round).with_context(|| work.name.clone())?;
             }
         }
@@ -178,11 +220,16 @@ impl Bench<'_> {
         eprintln!("  {}", work.name);
         let (asked, cpu) = (self.origin.asked(), running.cpu());
         let time = Duration::from_secs(self.arguments.seconds);
-        let load = load::run(setup.listen, &work.paths, time, self.arguments.load_core)?;
+        let paths = (&work.paths[..], work.from == From::Origin);
+        let load = load::run(setup.listen, paths, work.question, time, self.arguments.load_core)?;
         let cpu = running.cpu() - cpu;
         let misses = self.origin.asked() - asked;
-        ensure!(misses <= load.requests as u64 / ONE_MISS_IN, "{misses} of {} answers were no hits", load.requests);
-        if misses > 0 {
+        if work.from == From::Origin {
+            ensure!(misses >= load.requests as u64, "{misses} of {} answers were from the origin", load.requests);
+        } else {
+            ensure!(misses <= load.requests as u64 / ONE_MISS_IN, "{misses} of {} answers were no hits", load.requests);
+        }
+        if misses > 0 && work.from != From::Origin {
             self.note(format!("{}, {}: {misses} of {} answers were no hits.", server.name, work.name, load.requests));
         }
         let figures = BTreeMap::from([

@@ -1,4 +1,5 @@
-//! The admin listener: `/health` and `/dashboard` for anyone who can connect; `/metrics`, `/stats` and purging for who has the token.
+//! The admin listener: `/health` and `/dashboard` for anyone who can connect; `/metrics`, `/stats` and purging with the
+//! token.
 //!
 //! | request | answer |
 //! |---|---|

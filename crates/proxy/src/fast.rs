@@ -2,10 +2,10 @@
 //!
 //! hyper reads and writes through a [`FastIo`]. When hyper is between two requests and the next head is complete in
 //! our buffer, that head is looked at first: a plain GET or HEAD whose answer is fresh in the store is answered right
-//! here, with one write of stored head, three fields, and the body; from memory at once, from the device after one
-//! read. hyper never sees it, and is not even there: a connection has a hyper of its own, with buffers, only for the
-//! request that needs one (`listen`). Everything else is handed to hyper, one request at a time, byte by byte as it
-//! came.
+//! here, with one write of stored head, three fields, and the body, or what the request's conditions and range leave of
+//! them; from memory at once, from the device after one read. hyper never sees it, and is not even there: a connection
+//! has a hyper of its own, with buffers, only for the request that needs one (`listen`). Everything else is handed to
+//! hyper, one request at a time, byte by byte as it came.
 //!
 //! Invariants:
 //! * `buffer[start..end]` is what was read from the socket and neither answered nor taken by hyper. A connection that
@@ -15,8 +15,9 @@
 //! * Nothing of hyper's is written while `out` is not empty, and nothing of ours while it is hyper's turn, except what
 //!   the origin says ahead of its answer (`interim`), before the first byte of hyper's.
 //! * A client that sends requests ahead has [`TURN`] of them answered, then others have theirs.
-//! * A request that might change the framing of the connection (chunked body, CONNECT, upgrade, `Expect`, HTTP/1.0,
-//!   is refused) makes it hyper's for good. What does not parse is answered here and ends the connection.
+//! * A request that might change the framing of the connection (chunked body, CONNECT, upgrade, `Expect`, HTTP/1.0
+//!   without a fresh answer, is refused) makes it hyper's for good. What does not parse is answered here and ends the
+//!   connection.
 //!
 //! Both sides parse with `httparse`, so they cannot disagree about where a head ends.
 
@@ -43,14 +44,16 @@ use tokio::io::AsyncWrite;
 pub(crate) use self::socket::FastIo;
 use self::{
     hit::FastHit,
-    seen::{Judged, LONGEST_HEAD, MOST_FIELDS, hyper_takes, judge, lower_version},
-    socket::{Reading, Turn},
+    seen::{Judged, LONGEST_HEAD, MOST_FIELDS, Plain, hyper_takes, judge, lower_version},
+    socket::{Step, Turn},
 };
 use crate::{
+    config::ClientDirectives,
     conn::{Conn, Phase},
     front::{self, Scheme},
     head::{Head, Stored, decode},
     key::{self, Side},
+    mirrors,
     purge::marks::Validity,
     reason::{Denied, Outcome},
     rules::vary,
@@ -60,28 +63,20 @@ use crate::{
 /// So many requests of one connection are answered in a row.
 const TURN: usize = 64;
 
-/// What to do with the bytes read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    /// A request was answered; that many bytes are done with.
-    Answered(usize),
-    /// The head is not complete.
-    Partial,
-    /// Perhaps the device has the answer.
-    Reading,
-    /// That many bytes, those to come included, are one request for hyper.
-    ForHyper(u64),
-    /// hyper is to have everything from here on.
-    ForHyperForGood,
-    /// What hyper would refuse without a word is refused here, with a reason; the connection ends.
-    Refused(Denied),
-}
-
 /// What the store's memory says.
 enum Found {
     Hit(FastHit),
     OnDevice,
     Nothing,
+}
+
+/// What is not answered here is hyper's, if that takes it.
+fn leave(plain: &Plain<'_, '_>) -> Step {
+    match plain {
+        _ if !hyper_takes(plain.target) => Step::Refused(Denied::BadTarget),
+        Plain { is_old: true, .. } => Step::ForHyperForGood,
+        Plain { len, .. } => Step::ForHyper(*len as u64),
+    }
 }
 
 impl FastIo {
@@ -103,58 +98,52 @@ impl FastIo {
 
     fn look(&mut self, bytes: &[u8]) -> Step {
         let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; MOST_FIELDS];
-        let (len, head_only, target, found) = match judge(bytes, &mut fields) {
+        let plain = match judge(bytes, &mut fields) {
             Judged::Partial => return Step::Partial,
             Judged::Refused(why) => return Step::Refused(why),
             Judged::ForGood => return Step::ForHyperForGood,
             Judged::One { len, body } => return Step::ForHyper(len as u64 + body),
-            Judged::Plain { len, head_only, target, host, fields } => {
-                (len, head_only, target, self.find(target, host, fields))
-            }
+            Judged::Plain(plain) => plain,
         };
-        match found {
-            Found::Hit(hit) => {
-                self.answer(&hit, head_only, Outcome::HitFast, &bytes[..len]);
-                Step::Answered(len)
-            }
+        match self.find(&plain) {
+            Found::Hit(hit) => self.answer(&hit, Outcome::HitFast, &plain),
             Found::OnDevice => {
-                let object = Box::pin(self.worker.proxy.store.get_async(&self.key));
-                self.reading = Some(Reading { object, len, head_only });
+                self.reading = Some(Box::pin(self.worker.proxy.store.get_async(&self.key)));
                 Step::Reading
             }
-            Found::Nothing if hyper_takes(target) => Step::ForHyper(len as u64),
-            Found::Nothing => Step::Refused(Denied::BadTarget),
+            Found::Nothing => leave(&plain),
         }
     }
 
     /// What is in memory, fresh, and all there.
-    fn find(&mut self, target: &str, host: &[u8], fields: &[Header<'_>]) -> Found {
+    fn find(&mut self, plain: &Plain<'_, '_>) -> Found {
         // While it stops, the slow path says that this is the last answer.
-        if self.worker.proxy.is_stopping() || self.make_key(target, host, fields).is_none() {
+        if self.worker.proxy.is_stopping() || self.make_key(plain).is_none() {
             return Found::Nothing;
         }
         if !self.worker.proxy.rules.leaves_alone(&self.key) {
             return Found::Nothing;
         }
-        let (store, now) = (&self.worker.proxy.store, self.worker.clock.millis());
+        let store = &self.worker.proxy.store;
         let object = match store.try_get(&self.key) {
             TryGet::Hit(object) => object,
             TryGet::OnDevice => return Found::OnDevice,
             TryGet::Absent(_) => return Found::Nothing,
         };
         let hit = match &*object.decoded(decode) {
-            Stored::Response(head) => self.hit(object, head, now),
+            Stored::Response(head) => self.hit(&self.key, object, head, plain),
             Stored::Unreadable => None,
             Stored::Vary(index) => {
                 let value = |name: &String| {
-                    let lines = fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
+                    let lines = plain.fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
                     vary::selecting(name, lines.map(|field| field.value))
                 };
                 let values: Vec<_> = index.names.iter().map(value).collect();
                 let hash = key::variant_hash(index.nonce, values.iter().map(Vec::as_slice));
-                match store.try_get(&key::variant(&self.key, hash)) {
+                let key = key::variant(&self.key, hash);
+                match store.try_get(&key) {
                     TryGet::Hit(object) => match &*object.decoded(decode) {
-                        Stored::Response(head) => self.hit(object, head, now),
+                        Stored::Response(head) => self.hit(&key, object, head, plain),
                         _ => None,
                     },
                     _ => None,
@@ -164,39 +153,61 @@ impl FastIo {
         hit.map_or(Found::Nothing, Found::Hit)
     }
 
-    /// What may go out at once of a response of the URL whose key was made.
-    fn hit(&self, object: Object, head: &Head, now: u64) -> Option<FastHit> {
+    /// What may go out at once of a response, `key`, of the URL whose key was made.
+    fn hit(&self, key: &[u8], object: Object, head: &Head, plain: &Plain<'_, '_>) -> Option<FastHit> {
+        let proxy = &self.worker.proxy;
         // What a purge made stale is for the slow path.
-        let purged = self.worker.proxy.purges.check(&self.key, head.seq, Head::tags(object.metadata()));
-        if purged == Validity::Valid { FastHit::new(object, head, now) } else { None }
+        if proxy.purges.check(&self.key, head.seq, Head::tags(object.metadata())) != Validity::Valid {
+            return None;
+        }
+        let is_large = !plain.head_only && object.len() >= mirrors::SHORTEST && self.io.takes_files();
+        let file = if is_large { proxy.mirrors.of(&object) } else { None };
+        if file.is_some() && object.body_slice().is_none() {
+            // A later 304 may have left its fields elsewhere (`lookup`).
+            let TryGet::Absent(_) = proxy.store.try_get(&key::newer_head(key)) else { return None };
+        }
+        FastHit::new((object, file), head, self.worker.clock.millis(), plain, self.obeys(plain))
+    }
+
+    /// Whether what a request says of caches counts, if it does.
+    fn obeys(&self, plain: &Plain<'_, '_>) -> bool {
+        let has_directives = plain.wishes.is_some_and(|wishes| wishes.cache_control.or(wishes.pragma).is_some());
+        // A path is of an origin of ours; what goes elsewhere is always obeyed.
+        if !has_directives || !plain.target.starts_with('/') {
+            return true;
+        }
+        let proxy = &self.worker.proxy;
+        let ruled = proxy.rules.client_directives(&self.key);
+        ruled.unwrap_or(proxy.config.cache.client_directives) == ClientDirectives::Obey
     }
 
     /// The key of a request that may be answered here.
-    fn make_key(&mut self, target: &str, host: &[u8], fields: &[Header<'_>]) -> Option<()> {
+    fn make_key(&mut self, plain: &Plain<'_, '_>) -> Option<()> {
         let proxy = &*self.worker.proxy;
         let side = (&*self.conn, &proxy.origins, proxy.config.forward.enabled);
-        plain_key(&mut self.key, target, host, fields, side)
+        plain_key(&mut self.key, plain, side)
     }
 
     /// Answers from what the device had, or leaves the request to hyper.
     fn poll_reading(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(reading) = &mut self.reading else { return Poll::Ready(()) };
-        let object = ready!(reading.object.as_mut().poll(cx));
-        let (len, head_only) = (reading.len, reading.head_only);
+        let object = ready!(reading.as_mut().poll(cx));
         self.reading = None;
-        let hit = object.ok().flatten().and_then(|object| match &*object.decoded(decode) {
-            Stored::Response(head) => self.hit(object, head, self.worker.clock.millis()),
-            _ => None,
-        });
-        match hit {
-            Some(hit) => {
-                let buffer = mem::take(&mut self.buffer);
-                self.answer(&hit, head_only, Outcome::HitDevice, &buffer[self.start..self.start + len]);
-                self.buffer = buffer;
-                self.start += len;
+        let buffer = mem::take(&mut self.buffer);
+        let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; MOST_FIELDS];
+        let step = match judge(&buffer[self.start..self.end], &mut fields) {
+            Judged::Plain(plain) => {
+                let hit = object.ok().flatten().and_then(|object| match &*object.decoded(decode) {
+                    Stored::Response(head) => self.hit(&self.key, object, head, &plain),
+                    _ => None,
+                });
+                hit.map_or_else(|| leave(&plain), |hit| self.answer(&hit, Outcome::HitDevice, &plain))
             }
-            None => self.hand_over(len as u64, Turn::Hyper),
-        }
+            // It was one when the reading began, and nothing has been taken since.
+            _ => Step::Refused(Denied::Malformed),
+        };
+        self.buffer = buffer;
+        self.take(step);
         Poll::Ready(())
     }
 
@@ -214,8 +225,14 @@ impl FastIo {
 
     /// Decides about the bytes in the buffer; false when more are needed.
     fn advance(&mut self) -> bool {
-        match self.step() {
+        let step = self.step();
+        self.take(step)
+    }
+
+    fn take(&mut self, step: Step) -> bool {
+        match step {
             Step::Answered(n) => self.start += n,
+            Step::Last => self.start = self.end,
             Step::Partial => {
                 self.conn.enter_once(Phase::Head, self.tick());
                 return false;
@@ -369,9 +386,7 @@ impl hyper::rt::Write for Hypers {
 /// Writes the key of a plain request into `key`, if it may be answered without asking the slow path.
 pub(crate) fn plain_key(
     key: &mut Vec<u8>,
-    target: &str,
-    host: &[u8],
-    fields: &[Header<'_>],
+    &Plain { target, host, fields, .. }: &Plain<'_, '_>,
     (conn, origins, forward): (&Conn, &Origins, bool),
 ) -> Option<()> {
     let (authority, path, absolute) = match target.as_bytes() {

@@ -87,11 +87,14 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Arriving>>) {
     // Until the end of all this, or what a purge looks for could come after it has looked.
     let begun = worker.proxy.purges.begin(&job.target.key);
     let seq = begun.seq;
-    let mut headers = job.request.clone();
-    let conditional = job.stale.as_ref().is_some_and(|hit| validate::validators(&hit.fields(), &mut headers));
+    let asking = job.stale.as_ref().and_then(|hit| {
+        let mut headers = job.request.clone();
+        validate::validators(&hit.fields(), &mut headers).then_some(headers)
+    });
+    let headers = asking.as_ref().unwrap_or(&job.request);
     let mut sent = unix_millis();
-    let mut result = worker.pools.get(&job.target, &Method::GET, &headers, job.interim.as_ref()).await;
-    if conditional
+    let mut result = worker.pools.get(&job.target, &Method::GET, headers, job.interim.as_ref()).await;
+    if asking.is_some()
         && let (Ok(response), Some(stale)) = (&result, &job.stale)
         && response.status() == StatusCode::NOT_MODIFIED
     {

@@ -24,7 +24,10 @@ use std::{
     future::poll_fn,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
@@ -33,7 +36,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::{
     lookup::Hit,
@@ -120,8 +123,10 @@ struct State {
 pub(crate) struct Fill {
     /// Of the response: of the URL, or of the variant.
     pub(crate) key: Vec<u8>,
-    verdict: watch::Sender<Verdict>,
-    over: watch::Sender<bool>,
+    verdict: Mutex<Verdict>,
+    is_over: AtomicBool,
+    /// Told when one of these two changes.
+    changed: Notify,
     state: Mutex<State>,
     bounds: Bounds,
 }
@@ -185,8 +190,9 @@ impl Fill {
         };
         Arc::new(Self {
             key,
-            verdict: watch::Sender::new(Verdict::Waiting),
-            over: watch::Sender::new(false),
+            verdict: Mutex::new(Verdict::Waiting),
+            is_over: AtomicBool::new(false),
+            changed: Notify::new(),
             state: Mutex::new(state),
             bounds: bounds.clone(),
         })
@@ -199,21 +205,30 @@ impl Fill {
             state.may_be_whole = head.len.is_none_or(|len| len <= self.bounds.budget.max);
             state.len = head.len;
         }
-        self.verdict.send_replace(verdict);
+        *self.verdict.lock() = verdict;
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until it finds something.
+    async fn found<T>(&self, find: impl Fn() -> Option<T>) -> T {
+        loop {
+            // Made before it looks: it misses nothing.
+            let changed = self.changed.notified();
+            if let Some(found) = find() {
+                return found;
+            }
+            changed.await;
+        }
     }
 
     /// Waits for the verdict.
     pub(crate) async fn verdict(&self) -> Verdict {
-        let mut receiver = self.verdict.subscribe();
-        match receiver.wait_for(|verdict| !matches!(verdict, Verdict::Waiting)).await {
-            Ok(verdict) => verdict.clone(),
-            Err(_) => Verdict::Failed(OriginFailure::Closed.into()),
-        }
+        self.found(|| Some(&*self.verdict.lock()).filter(|verdict| !matches!(verdict, Verdict::Waiting)).cloned()).await
     }
 
     /// Whether it is decided already what the head means.
     pub(crate) fn is_decided(&self) -> bool {
-        !matches!(&*self.verdict.borrow(), Verdict::Waiting)
+        !matches!(*self.verdict.lock(), Verdict::Waiting)
     }
 
     /// Waits until the fetch is over and what it brought is stored, if its end is near enough to be worth it, for no
@@ -228,8 +243,7 @@ impl Fill {
             state.wake_filler();
         }
         let _late = Late(self);
-        let mut over = self.over.subscribe();
-        tokio::time::timeout(patience, over.wait_for(|over| *over)).await.is_ok()
+        tokio::time::timeout(patience, self.found(|| self.is_over.load(SeqCst).then_some(()))).await.is_ok()
     }
 
     /// Whether the body is on its way into the store, and little of it is to come.
@@ -385,20 +399,20 @@ impl Fill {
         }
         state.wake_readers();
         drop(state);
-        self.over.send_replace(true);
+        self.is_over.store(true, SeqCst);
+        self.changed.notify_waiters();
     }
 }
 
 impl Fill {
     /// The task is over: who still waits, waits for nothing.
     pub(crate) fn abandon(&self) {
-        self.verdict.send_if_modified(|verdict| {
-            let waiting = matches!(verdict, Verdict::Waiting);
-            if waiting {
+        {
+            let mut verdict = self.verdict.lock();
+            if matches!(*verdict, Verdict::Waiting) {
                 *verdict = Verdict::Failed(OriginFailure::Closed.into());
             }
-            waiting
-        });
+        }
         let mut state = self.state.lock();
         if state.ended.is_none() {
             state.ended = Some(Err(Broken::Origin));
@@ -406,7 +420,8 @@ impl Fill {
             state.wake_readers();
         }
         drop(state);
-        self.over.send_replace(true);
+        self.is_over.store(true, SeqCst);
+        self.changed.notify_waiters();
     }
 }
 
@@ -507,7 +522,7 @@ impl Cursor {
 
     /// The head that this is the body of.
     pub(crate) fn head(&self) -> Option<Arc<FillHead>> {
-        match &*self.fill.verdict.borrow() {
+        match &*self.fill.verdict.lock() {
             Verdict::Streaming(head) => Some(head.clone()),
             _ => None,
         }

@@ -23,7 +23,10 @@
 //! Integers are little-endian. The head is kept as it is sent, so a hit copies it and adds three fields.
 //! Whatever does not decode is a miss, never an error.
 
+use std::iter;
+
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use memchr::memchr;
 
 use crate::rules::Policy;
 
@@ -61,6 +64,16 @@ pub(crate) struct Head {
     pub(crate) fast_until: u64,
 }
 
+/// A field of a stored head.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Field<'a> {
+    /// In lower case.
+    pub(crate) name: &'a [u8],
+    pub(crate) value: &'a [u8],
+    /// Both, with what ends the line.
+    pub(crate) line: &'a [u8],
+}
+
 /// Which variants of a URL are stored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Index {
@@ -92,17 +105,29 @@ impl Head {
     /// The fields, parsed.
     pub(crate) fn fields(metadata: &[u8]) -> HeaderMap {
         let mut fields = HeaderMap::with_capacity(16);
-        let mut lines = Self::wire(metadata).split(|b| *b == b'\n');
-        let _status = lines.next();
-        for line in lines {
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let Some(colon) = line.iter().position(|b| *b == b':') else { continue };
-            let value = line[colon + 1..].strip_prefix(b" ").unwrap_or(&line[colon + 1..]);
-            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(&line[..colon]), HeaderValue::from_bytes(value)) {
+        for Field { name, value, .. } in Self::lines(metadata) {
+            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
                 fields.append(name, value);
             }
         }
         fields
+    }
+
+    /// The fields, as they were written.
+    pub(crate) fn lines(metadata: &[u8]) -> impl Iterator<Item = Field<'_>> {
+        let mut rest = Self::wire(metadata);
+        let mut next = move || {
+            let line;
+            (line, rest) = rest.split_at(memchr(b'\n', rest).map_or(rest.len(), |end| end + 1));
+            (!line.is_empty()).then_some(line)
+        };
+        let _status = next();
+        iter::from_fn(next).filter_map(|line| {
+            let colon = memchr(b':', line)?;
+            let value = line[colon + 1..].strip_prefix(b" ").unwrap_or(&line[colon + 1..]);
+            let value = value.strip_suffix(b"\n").unwrap_or(value);
+            Some(Field { name: &line[..colon], value: value.strip_suffix(b"\r").unwrap_or(value), line })
+        })
     }
 }
 
@@ -155,6 +180,21 @@ pub(crate) fn encode(status: StatusCode, fields: &HeaderMap, note: &Note<'_>, ge
         out.extend_from_slice(b"\r\n");
     }
     out
+}
+
+/// Appends a number in decimal digits.
+pub(crate) fn push_number(out: &mut Vec<u8>, mut n: u64) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
 }
 
 /// The metadata of an index; `None` when it has too many or too long names.
@@ -275,6 +315,15 @@ mod tests {
         let Stored::Vary(back) = decode(&bytes) else { panic!("not an index") };
         assert_eq!(back, index);
         assert!(matches!(decode(&bytes[..bytes.len() - 1]), Stored::Unreadable));
+    }
+
+    #[test]
+    fn numbers() {
+        for n in [0, 9, 10, 12_345, u64::MAX] {
+            let mut out = Vec::new();
+            push_number(&mut out, n);
+            assert_eq!(out, n.to_string().as_bytes());
+        }
     }
 
     proptest! {

@@ -11,7 +11,9 @@
 //! | one fetch for many clients | `fills`, `fill`, `reader`, `fetch`, `life/collapse` |
 //! | a stored body that breaks off while it is sent | `rest` |
 //! | what is written into the store, and invalidated | `key`, `head`, `keep`, `purge` |
-//! | who may do what, how much and how slowly | `target`, `origin::Guard`, `admin`, `connections`, `turns`, `pace` |
+//! | who may do what, how much and how slowly | `target`, `dial::Guard`, `admin`, `connections`, `turns`, `pace` |
+//! | connections to origins | `dial`, `pool`, `origin` |
+//! | large bodies that the kernel sends without copying | `mirrors` |
 //! | what stands in front of us, and what it says counts | `front` |
 //! | TLS to clients; to origins; certificates; a connection | `tls`; `origin_tls`; `certs`; `stream` |
 //!
@@ -29,6 +31,7 @@ mod clock;
 pub mod config;
 mod conn;
 mod connections;
+mod dial;
 mod fast;
 mod fetch;
 mod fill;
@@ -46,11 +49,14 @@ mod listen;
 mod log;
 mod lookup;
 mod metrics;
+mod mirrors;
 mod origin;
 mod origin_tls;
 mod pace;
 mod passed;
+mod payload;
 mod pieces;
+mod pool;
 mod proxy;
 mod purge;
 mod range;

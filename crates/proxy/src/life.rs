@@ -45,7 +45,7 @@ pub(crate) async fn serve(
 ) -> Response<Body> {
     let start = Instant::now();
     let is_http2 = request.version() == Version::HTTP_2;
-    let record = worker.proxy.log.on().then(|| record(&conn, &request, start));
+    let record = worker.proxy.log.on().then(|| record(&request, start));
     let answer = answer(&worker, &conn, interim, request, refused).await;
     worker.counters.head_after(start.elapsed());
     worker.counters.outcomes.one(answer.outcome);
@@ -73,22 +73,18 @@ pub(crate) async fn serve(
     Response::from_parts(parts, Body::new(answer.kind, guard))
 }
 
-fn record(conn: &Conn, request: &Request<Incoming>, start: Instant) -> Box<Record> {
+fn record(request: &Request<Incoming>, start: Instant) -> Box<Record> {
     let field = |name| {
         let value: Option<&HeaderValue> = request.headers().get(name);
         String::from_utf8_lossy(value.map_or(b"", HeaderValue::as_bytes)).into_owned()
     };
-    let target = request.uri().to_string();
-    let scheme = if conn.is_encrypted { "https" } else { "http" };
-    let url =
-        if target.starts_with('/') { format!("{scheme}://{}{target}", field(header::HOST)) } else { target.clone() };
     Box::new(Record {
         began: unix_millis(),
         start,
         method: request.method().to_string(),
         version: request.version(),
-        target,
-        url,
+        target: request.uri().to_string(),
+        host: field(header::HOST),
         referer: field(header::REFERER),
         agent: field(header::USER_AGENT),
         content_type: String::new(),

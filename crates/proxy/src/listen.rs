@@ -258,6 +258,7 @@ async fn tick(worker: Arc<Worker>, connections: Arc<Mutex<Open>>) {
         }
         last = now;
         worker.flush_log();
+        worker.pools.tidy();
         let late = |conn: &Conn| {
             let (phase, since) = conn.phase();
             let limit = match phase {

@@ -3,6 +3,8 @@
 //! thread is 64 blocks behind, a block is dropped and its lines are counted. `reopen` serves log rotation.
 
 use std::{
+    borrow::Cow,
+    cell::RefCell,
     fs::{File, OpenOptions},
     io::{self, Write},
     net::IpAddr,
@@ -20,6 +22,7 @@ use parking_lot::Mutex;
 
 use crate::{
     config::{LogConfig, LogFormat},
+    head::push_number,
     reason::{Outcome, REST_FROM_ORIGIN},
 };
 
@@ -36,8 +39,9 @@ pub(crate) struct Line<'a> {
     pub(crate) target: &'a str,
     /// `HTTP/1.1`, mostly.
     pub(crate) protocol: &'a str,
-    /// The whole URL.
-    pub(crate) url: &'a str,
+    /// What the client came by, and the host it named: they make a URL of a path.
+    pub(crate) is_encrypted: bool,
+    pub(crate) host: &'a str,
     pub(crate) status: u16,
     pub(crate) bytes: u64,
     pub(crate) referer: &'a str,
@@ -50,6 +54,17 @@ pub(crate) struct Line<'a> {
     pub(crate) ending: &'a str,
     /// The second: the client has not all of it.
     pub(crate) is_cut: bool,
+}
+
+impl Line<'_> {
+    /// The whole URL, as far as it is known.
+    fn url(&self) -> Cow<'_, str> {
+        if self.host.is_empty() || !self.target.starts_with('/') {
+            return self.target.into();
+        }
+        let scheme = if self.is_encrypted { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.host, self.target).into()
+    }
 }
 
 enum Message {
@@ -104,6 +119,11 @@ impl Log {
     #[inline]
     pub(crate) fn on(&self) -> bool {
         self.to.is_some()
+    }
+
+    /// Whether lines say of what type a body is.
+    pub(crate) fn tells_types(&self) -> bool {
+        !matches!(self.format, LogFormat::Combined)
     }
 
     /// Formats a line; returns how many lines were lost, which is 0 but when the writer is far behind or fails.
@@ -197,14 +217,16 @@ fn write_all(from: &Receiver<Message>, open: &impl Fn() -> io::Result<Sink>, mut
 
 /// Quotes, backslashes and bytes outside printable ASCII are escaped, so that a client cannot forge a line.
 fn escaped(out: &mut Vec<u8>, text: &str) {
-    for byte in text.bytes() {
-        match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-            0x20..=0x7e => out.push(byte),
-            _ => {
-                let _ = write!(out, "\\x{byte:02x}");
-            }
+    let mut rest = text.as_bytes();
+    loop {
+        let plain = rest.iter().position(|b| matches!(b, b'"' | b'\\') || !matches!(b, 0x20..=0x7e));
+        out.extend_from_slice(&rest[..plain.unwrap_or(rest.len())]);
+        let Some(at) = plain else { return };
+        match rest[at] {
+            byte @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
+            byte => drop(write!(out, "\\x{byte:02x}")),
         }
+        rest = &rest[at + 1..];
     }
 }
 
@@ -213,19 +235,42 @@ fn or_dash(text: &str) -> &str {
 }
 
 fn combined(out: &mut Vec<u8>, line: &Line<'_>) {
-    let _ = write!(out, "{} - - [{}] \"{} ", line.client, day(line.began), line.method);
+    let _ = write!(out, "{} - - [", line.client);
+    push_day(out, line.began);
+    out.extend_from_slice(b"] \"");
+    out.extend_from_slice(line.method.as_bytes());
+    out.push(b' ');
     escaped(out, line.target);
     out.push(b' ');
     escaped(out, line.protocol);
-    let _ = write!(out, "\" {} {} \"", line.status, line.bytes);
+    out.extend_from_slice(b"\" ");
+    push_number(out, line.status.into());
+    out.push(b' ');
+    push_number(out, line.bytes);
+    out.extend_from_slice(b" \"");
     escaped(out, or_dash(line.referer));
     out.extend_from_slice(b"\" \"");
     escaped(out, or_dash(line.agent));
-    let _ = write!(out, "\" {}", line.outcome);
+    out.extend_from_slice(b"\" ");
+    out.extend_from_slice(line.outcome.name().as_bytes());
     for reason in [line.detail, line.ending].into_iter().filter(|reason| !reason.is_empty()) {
-        let _ = write!(out, ":{reason}");
+        out.push(b':');
+        out.extend_from_slice(reason.as_bytes());
     }
     out.push(b'\n');
+}
+
+/// The day and the time; put together once a second.
+fn push_day(out: &mut Vec<u8>, millis: u64) {
+    thread_local! {
+        static LATEST: RefCell<(u64, String)> = const { RefCell::new((u64::MAX, String::new())) };
+    }
+    LATEST.with_borrow_mut(|(second, text)| {
+        if *second != millis / 1000 {
+            (*second, *text) = (millis / 1000, day(millis));
+        }
+        out.extend_from_slice(text.as_bytes());
+    });
 }
 
 fn squid(out: &mut Vec<u8>, line: &Line<'_>) {
@@ -247,7 +292,7 @@ fn squid(out: &mut Vec<u8>, line: &Line<'_>) {
     let (status, bytes, method) = (line.status, line.bytes, line.method);
     let _ =
         write!(out, "{seconds}.{millis:03} {:6} {} {code}{cut}/{status:03} {bytes} {method} ", line.took, line.client);
-    for byte in line.url.bytes() {
+    for byte in line.url().bytes() {
         match byte {
             0x21..=0x7e => out.push(byte),
             _ => {
@@ -264,7 +309,7 @@ fn squid(out: &mut Vec<u8>, line: &Line<'_>) {
 fn json(out: &mut Vec<u8>, line: &Line<'_>) {
     let value = serde_json::json!({
         "time": line.began as f64 / 1000.0, "client": line.client.to_string(), "method": line.method,
-        "url": line.url, "protocol": line.protocol, "status": line.status, "bytes": line.bytes, "took_ms": line.took,
+        "url": line.url(), "protocol": line.protocol, "status": line.status, "bytes": line.bytes, "took_ms": line.took,
         "outcome": line.outcome.name(), "detail": line.detail, "ending": line.ending, "referer": line.referer, "agent": line.agent,
         "content_type": line.content_type,
     });
@@ -306,7 +351,8 @@ mod tests {
             method: "GET",
             target: "/a\"b\n",
             protocol: "HTTP/1.0",
-            url: "http://h/a b",
+            is_encrypted: false,
+            host: "h",
             status: 200,
             bytes: 2326,
             referer: "",
@@ -334,7 +380,7 @@ mod tests {
         );
         assert_eq!(
             text(squid),
-            "971186136.042      7 127.0.0.1 TCP_MISS/200 2326 GET http://h/a%20b - HIER_DIRECT/- text/html\n"
+            "971186136.042      7 127.0.0.1 TCP_MISS/200 2326 GET http://h/a\"b%0A - HIER_DIRECT/- text/html\n"
         );
         let value: serde_json::Value = serde_json::from_str(&text(json)).unwrap();
         assert_eq!(value["outcome"], "miss");

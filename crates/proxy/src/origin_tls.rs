@@ -12,7 +12,6 @@ use std::{
 };
 
 use http::{Uri, uri::Authority};
-use hyper_util::client::legacy::connect::{Connected, Connection};
 use parking_lot::RwLock;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
@@ -255,12 +254,6 @@ impl ServerCertVerifier for Anyone {
 pub(crate) enum OriginStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
-}
-
-impl Connection for OriginStream {
-    fn connected(&self) -> Connected {
-        Connected::new()
-    }
 }
 
 impl AsyncRead for OriginStream {

@@ -16,6 +16,7 @@ use crate::{
     metrics::Counters,
     origin::{self, Arriving},
     pace::Pace,
+    pool,
     reason::{Broken, OriginFailure},
 };
 
@@ -58,7 +59,7 @@ impl Passed {
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => {
-                counters.failures.one(origin::failure(&error));
+                counters.failures.one(pool::failure(&error));
                 Poll::Ready(Some(Err(Broken::Origin)))
             }
             Poll::Ready(None) => Poll::Ready(None),

@@ -88,7 +88,8 @@ impl Source {
 
 /// Takes out what describes a body that is not sent.
 fn without_body(fields: &mut HeaderMap) {
-    let gone: Vec<HeaderName> = fields.keys().filter(|name| !validate::kept_in_304(name)).cloned().collect();
+    let gone: Vec<HeaderName> =
+        fields.keys().filter(|name| !validate::kept_in_304(name.as_str().as_bytes())).cloned().collect();
     for name in gone {
         fields.remove(name);
     }
@@ -117,7 +118,7 @@ pub(crate) fn respond(source: Source, method: &Method, request: &HeaderMap, stat
         (Some(range), Some(len))
             if method == Method::GET && code == StatusCode::OK && validate::if_range(request, &fields) =>
         {
-            range::plan(range, len)
+            range::plan(range.as_bytes(), len)
         }
         _ => Plan::Whole,
     };

@@ -15,7 +15,7 @@ pub(crate) mod vary;
 use http::{HeaderMap, Method, StatusCode, header};
 
 use crate::config::CacheConfig;
-use directives::RequestDirectives;
+use directives::{RequestDirectives, lines};
 
 /// What a stored response allows, computed once when it was stored. Times are milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,12 +67,20 @@ pub(crate) struct Asked {
 impl Asked {
     /// Reads `Cache-Control`, or `Pragma` where that is absent (RFC 9111 5.4).
     pub(crate) fn of(headers: &HeaderMap) -> Self {
-        let mut directives = RequestDirectives::parse(headers);
-        if !headers.contains_key(header::CACHE_CONTROL) {
-            directives.no_cache = headers
-                .get_all(header::PRAGMA)
-                .iter()
-                .any(|value| value.as_bytes().to_ascii_lowercase().windows(8).any(|window| window == b"no-cache"));
+        Self::of_lines(lines(headers, &header::CACHE_CONTROL), lines(headers, &header::PRAGMA))
+    }
+
+    /// The same of the lines of the two.
+    pub(crate) fn of_lines<'a>(
+        control: impl Iterator<Item = &'a [u8]>,
+        mut pragma: impl Iterator<Item = &'a [u8]>,
+    ) -> Self {
+        let mut control = control.peekable();
+        let is_silent = control.peek().is_none();
+        let mut directives = RequestDirectives::parse(control);
+        if is_silent {
+            directives.no_cache =
+                pragma.any(|value| value.windows(8).any(|text| text.eq_ignore_ascii_case(b"no-cache")));
         }
         Self { directives }
     }

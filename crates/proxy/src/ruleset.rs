@@ -313,6 +313,11 @@ impl Rules {
         parts(url_key).is_some_and(|(host, path)| !self.action(host, path).is_of_requests())
     }
 
+    /// What becomes of what requests with this key say of caches, where a rule tells.
+    pub(crate) fn client_directives(&self, url_key: &[u8]) -> Option<ClientDirectives> {
+        parts(url_key).and_then(|(host, path)| self.action(host, path).client_directives)
+    }
+
     /// The URL of a key, by `http`, as it is stored, if that is another one.
     pub(crate) fn stored_as(&self, url_key: &[u8]) -> Option<String> {
         let (host, path) = parts(url_key)?;

@@ -66,7 +66,7 @@ impl Opening {
                 self.worker.counters.outcomes.one(Outcome::Denied);
                 return None;
             }
-            if is_tls { self.handshake(tcp).await } else { Some(Stream::Plain(tcp)) }
+            if is_tls { self.secure(tcp).await } else { Some(Stream::Plain(tcp)) }
         };
         // Boxed: a connection that waits for its next request has no room for it.
         let mut opening = Box::pin(opening);
@@ -98,7 +98,7 @@ impl Opening {
         Some(())
     }
 
-    async fn handshake(&self, tcp: TcpStream) -> Option<Stream> {
+    async fn secure(&self, tcp: TcpStream) -> Option<Stream> {
         let (worker, tls) = (&self.worker, self.worker.proxy.tls.as_ref()?);
         self.conn.enter(Phase::Handshake, worker.clock.tick());
         match tls.accept(tcp).await {

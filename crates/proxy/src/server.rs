@@ -28,6 +28,7 @@ use crate::{
     lifecycle::{LAST_REQUESTS, StartError, Stop},
     listen::{self, Bound},
     log::Log,
+    mirrors::Mirrors,
     origin_tls::OriginTls,
     proxy::Proxy,
     purge::sequence::Purges,
@@ -85,6 +86,8 @@ impl Server {
             turns: Arc::new(Turns::new(&config.limits)),
             // Of the store's memory an eighth.
             fills: Fills::new(&config.cache, config.store.memory.0 / 8, store.clone()),
+            // And another.
+            mirrors: Arc::new(Mirrors::new(config.store.memory.0 / 8, store.clone())),
             purges: Arc::new(Purges::new(&store)),
             counters: (0..config.workers).map(|_| Arc::default()).collect(),
             via: validate::text(format!("1.1 {pseudonym}")),

@@ -1,13 +1,19 @@
 //! A client's connection as the rest of the proxy has it: a socket, or TLS on one.
 
 use std::{
+    fs::File,
     io::{self, IoSlice},
+    ops::Range,
     pin::Pin,
     task::{Context, Poll, Waker, ready},
 };
 
+use rustix::{
+    fs::sendfile,
+    net::{SendFlags, send},
+};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::TcpStream,
 };
 use tokio_rustls::server::TlsStream;
@@ -121,6 +127,41 @@ impl Stream {
         }
     }
 
+    /// Whether it is the socket that writes what it is given: then that can be a file's.
+    #[inline]
+    pub(crate) fn takes_files(&self) -> bool {
+        matches!(self, Self::Plain(_))
+    }
+
+    /// Writes what is taken at once of a head, and, if that is all of it, of what of a file belongs behind it.
+    pub(crate) fn try_write_file(&mut self, head: &[u8], file: &File, part: Range<usize>) -> io::Result<usize> {
+        let Self::Plain(tcp) = self else { return Err(io::ErrorKind::Unsupported.into()) };
+        let more = SendFlags::MORE | SendFlags::NOSIGNAL;
+        let sent = tcp.try_io(Interest::WRITABLE, || Ok(send(&*tcp, head, more)?))?;
+        if sent < head.len() {
+            return Ok(sent);
+        }
+        // What is wrong with the socket is seen when the rest is written.
+        Ok(sent + tcp.try_io(Interest::WRITABLE, || send_file(tcp, file, part)).unwrap_or(0))
+    }
+
+    /// Writes from a file as much as is taken, when some is.
+    pub(crate) fn poll_write_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &File,
+        part: Range<usize>,
+    ) -> Poll<io::Result<usize>> {
+        let Self::Plain(tcp) = self else { return Poll::Ready(Err(io::ErrorKind::Unsupported.into())) };
+        loop {
+            ready!(tcp.poll_write_ready(cx))?;
+            match tcp.try_io(Interest::WRITABLE, || send_file(tcp, file, part.clone())) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                sent => return Poll::Ready(sent),
+            }
+        }
+    }
+
     /// Whether the socket has all that was written.
     #[inline]
     pub(crate) fn is_flushed(&self) -> bool {
@@ -137,6 +178,10 @@ impl Stream {
             Self::Tls(tls) => tls.get_ref().0.taken,
         }
     }
+}
+
+fn send_file(tcp: &TcpStream, file: &File, part: Range<usize>) -> io::Result<usize> {
+    Ok(sendfile(tcp, file, Some(&mut (part.start as u64)), part.len())?)
 }
 
 impl AsyncRead for Stream {

@@ -166,15 +166,6 @@ impl Target {
         Ok(self)
     }
 
-    /// The URL to ask the origin for.
-    pub(crate) fn uri(&self) -> Result<Uri, http::Error> {
-        Uri::builder()
-            .scheme(if self.upstream.is_tls { "https" } else { "http" })
-            .authority(self.upstream.authority.clone())
-            .path_and_query(self.path.clone())
-            .build()
-    }
-
     /// The key of another URL that the origin named in a field, if it is of the same origin (RFC 9111 4.4).
     pub(crate) fn sibling(&self, reference: &HeaderValue) -> Option<Vec<u8>> {
         let base = (self.path.path().as_bytes(), self.path.query().map(str::as_bytes));

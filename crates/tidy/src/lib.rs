@@ -6,8 +6,10 @@
 #![forbid(unsafe_code)]
 
 mod arrows;
+mod check;
 mod circles;
 mod docs;
+mod finding;
 mod manifests;
 mod reach;
 mod rust;
@@ -16,60 +18,10 @@ pub mod table;
 mod text;
 mod tree;
 
-use std::fmt;
-
+pub use check::check;
 pub use circles::{Circle, circles};
+pub use finding::Finding;
 pub use tree::{File, Tree};
-
-/// One thing that does not belong, and where.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
-    /// Path from the root of the repository.
-    pub path: String,
-    /// Line, from 1; 0 speaks of the whole file.
-    pub line: usize,
-    /// What is wrong, and where it helps, the mend.
-    pub message: String,
-}
-
-impl Finding {
-    pub(crate) fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, message: message.into() }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.path, self.line.max(1), self.message)
-    }
-}
-
-/// Everything the rules say about a tree, in the order of its paths.
-pub fn check(tree: &Tree) -> Vec<Finding> {
-    let rules: [fn(&Tree) -> Vec<Finding>; 18] = [
-        text::width,
-        text::whitespace,
-        text::machine_paths,
-        text::words,
-        rust::header,
-        rust::size,
-        rust::unfinished,
-        rust::unsafe_code,
-        rust::crate_roots,
-        reach::dead_files,
-        arrows::crates,
-        arrows::modules,
-        circles::rule,
-        manifests::publishable,
-        docs::links,
-        docs::guide,
-        docs::lengths,
-        docs::commands,
-    ];
-    let mut findings: Vec<_> = rules.iter().flat_map(|rule| rule(tree)).collect();
-    findings.sort();
-    findings
-}
 
 #[cfg(test)]
 pub(crate) mod sample {

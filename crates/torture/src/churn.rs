@@ -1,5 +1,5 @@
-//! Long troubles: a device that fails and stays so, and thousands of small puts and deletes, enough for every ring on the
-//! devices to come round.
+//! Long troubles: a device that fails and stays so, and thousands of small puts and deletes, enough for every ring on
+//! the devices to come round.
 
 use std::time::Duration;
 

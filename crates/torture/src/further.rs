@@ -1,5 +1,5 @@
-//! The long troubles of a plan, as they are drawn: a device that fails and stays so, the time of day set while the store
-//! runs, and thousands of small puts and deletes.
+//! The long troubles of a plan, as they are drawn: a device that fails and stays so, the time of day set while the
+//! store runs, and thousands of small puts and deletes.
 
 use picaflor_sim::Fault;
 

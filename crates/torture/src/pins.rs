@@ -12,7 +12,9 @@ use crate::{
 impl Run<'_> {
     /// Pins a record, or takes one out.
     pub(crate) fn pin(&mut self, name: usize, id: Option<u64>) -> Outcome {
-        self.judge_pins(true)?;
+        // What an opening found is durable, where no other device may know something else.
+        let settles = std::mem::take(&mut self.pins_due) && self.plan.volumes == 1;
+        self.judge_pins(settles)?;
         let Some(store) = self.store.as_ref().filter(|store| store.has_pins()) else { return Ok(()) };
         if self.sabotage == Sabotage::ForgetPin && id.is_some_and(|id| id.is_multiple_of(5)) {
             self.pins.set(name, id, true);

@@ -200,7 +200,7 @@ impl Run<'_> {
         }
         self.errors = 0;
         self.tally.openings += 1;
-        self.receipt_due = true;
+        (self.receipt_due, self.pins_due) = (true, true);
         self.named.clear();
         Ok(())
     }

@@ -58,6 +58,8 @@ pub(crate) struct Run<'a> {
     pub(crate) left: Arc<Mutex<Departures>>,
     pub(crate) groups: GroupBounds,
     pub(crate) pins: PinBounds,
+    /// No record was pinned since the opening.
+    pub(crate) pins_due: bool,
     /// Decides what happens between lives.
     pub(crate) dice: Dice,
     pub(crate) tally: Tally,
@@ -110,6 +112,7 @@ impl<'a> Run<'a> {
             left: Arc::default(),
             groups: Default::default(),
             pins: Default::default(),
+            pins_due: false,
             dice: Dice::new(plan.seed, 3),
             tally: Tally::default(),
             whims: Whims::none(plan),

@@ -11,7 +11,7 @@ pub(super) fn start(setup: &Setup) -> Result<Running> {
     let megabytes = (setup.memory >> 20).clamp(1, 4095);
     let text = format!(
         "global\n  nbthread 1\n  maxconn 4096\n\
-         cache objects\n  total-max-size {megabytes}\n  max-object-size 1048576\n  max-age 86400\n\
+         cache objects\n  total-max-size {megabytes}\n  max-object-size 4194304\n  max-age 86400\n\
          defaults\n  mode http\n  option http-keep-alive\n  http-reuse always\n\
          \x20 timeout connect 5s\n  timeout client 600s\n  timeout server 60s\n\
          frontend in\n  bind {}\n  http-request cache-use objects\n  http-response cache-store objects\n\

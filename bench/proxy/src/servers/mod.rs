@@ -46,7 +46,9 @@ pub(crate) struct Server {
 /// Every server, ours first.
 pub(crate) const SERVERS: &[Server] = &[
     Server { name: "picaflor", on_device: true, program: "", start: ours::start },
+    Server { name: "picaflor, access log", on_device: false, program: "", start: ours::with_log },
     Server { name: "nginx, sendfile", on_device: true, program: "nginx", start: nginx::sendfile },
+    Server { name: "nginx, sendfile, tcp_nopush", on_device: false, program: "nginx", start: nginx::nopush },
     Server { name: "nginx, open_file_cache", on_device: true, program: "nginx", start: nginx::open_file_cache },
     Server { name: "nginx, no sendfile", on_device: true, program: "nginx", start: nginx::no_sendfile },
     Server { name: "nginx, aio threads", on_device: true, program: "nginx", start: nginx::aio_threads },

@@ -9,13 +9,18 @@ use nix::sys::resource::{Resource, getrlimit};
 use super::{Running, Setup};
 
 pub(super) fn sendfile(setup: &Setup) -> Result<Running> {
+    start(setup, "sendfile on;")
+}
+
+/// Answers that do not fill their last packet wait for the delayed acknowledgement of what is before it.
+pub(super) fn nopush(setup: &Setup) -> Result<Running> {
     start(setup, "sendfile on; tcp_nopush on;")
 }
 
 pub(super) fn open_file_cache(setup: &Setup) -> Result<Running> {
     start(
         setup,
-        "sendfile on; tcp_nopush on; open_file_cache max={files} inactive=10m; open_file_cache_valid 10m; \
+        "sendfile on; open_file_cache max={files} inactive=10m; open_file_cache_valid 10m; \
          open_file_cache_min_uses 1;",
     )
 }
@@ -59,7 +64,7 @@ fn start(setup: &Setup, how: &str) -> Result<Running> {
          upstream origin {{ server {origin}; keepalive 64; }}\n\
          server {{ listen {listen} backlog=1024;\n\
          location / {{ proxy_pass http://origin; proxy_http_version 1.1; proxy_set_header Connection \"\";\n\
-         proxy_cache objects; proxy_cache_key $uri; proxy_cache_valid 200 1d; proxy_cache_lock on; }} }} }}\n",
+         proxy_cache objects; proxy_cache_key $uri; proxy_cache_valid 200 1d; proxy_cache_lock on; proxy_force_ranges on; }} }} }}\n",
     );
     let config = folder.join("nginx.conf");
     fs::write(&config, text)?;

@@ -3,21 +3,21 @@
 use std::{
     cell::RefCell,
     io::{self, IoSlice},
-    mem::MaybeUninit,
+    ops::Range,
+    os::unix::fs::FileExt,
     pin::Pin,
     task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
-use httparse::Header;
 use tokio::io::AsyncWrite;
 
 use super::{
     hit::FastHit,
-    seen::MOST_FIELDS,
-    socket::{FastIo, Out, Turn},
+    seen::Plain,
+    socket::{FastIo, Out, Step, Turn},
 };
-use crate::{clock::unix_millis, conn::Phase, head::Head, log::Line, reason::Outcome};
+use crate::{clock::unix_millis, conn::Phase, head::Head, log::Line, reason::Outcome, rules::directives};
 
 /// A body up to here is laid behind its head and both are sent from one place: of a short one that costs less than
 /// having the kernel gather two.
@@ -30,34 +30,66 @@ thread_local! {
 }
 
 impl FastIo {
-    /// Sends what the socket takes at once, and keeps the rest.
-    pub(super) fn answer(&mut self, hit: &FastHit, head_only: bool, outcome: Outcome, request: &[u8]) {
-        let body = if head_only { &[][..] } else { hit.body() };
+    /// Sends what the socket takes at once, and keeps the rest; says how many bytes are done with.
+    pub(super) fn answer(&mut self, hit: &FastHit, outcome: Outcome, plain: &Plain<'_, '_>) -> Step {
+        let part = if plain.head_only { 0..0 } else { hit.part() };
+        let bytes = part.len();
         WHOLE.with_borrow_mut(|whole| {
             whole.clear();
-            hit.write_head(whole);
-            let head = whole.len();
-            let sent = if body.len() <= SHORT {
-                whole.extend_from_slice(body);
-                self.io.try_write(whole)
-            } else {
-                self.io.try_write_vectored(&[IoSlice::new(whole), IoSlice::new(body)])
-            };
-            // What is wrong with the socket is seen when the rest is written.
-            let sent = sent.unwrap_or(0);
-            let len = head + body.len();
-            self.worker.counters.sent_bytes.add(len as u64);
-            if sent < len {
-                self.out.head.extend_from_slice(&whole[..head]);
-                self.out.body = if head_only { Bytes::new() } else { hit.object.body_in_memory().unwrap_or_default() };
-                self.out.at = sent;
-            }
+            hit.write_head(plain, whole);
+            self.send(hit, whole, part);
         });
         self.worker.counters.outcomes.one(outcome);
         let phase = if self.is_all_out() { Phase::Idle } else { Phase::Sending };
         self.conn.enter(phase, self.tick());
         if self.worker.proxy.log.on() {
-            self.log(hit, outcome, request);
+            self.log(hit, outcome, plain, bytes);
+        }
+        // What stands behind the last request is not looked at.
+        self.eof |= plain.is_last;
+        if plain.is_last { Step::Last } else { Step::Answered(plain.len) }
+    }
+
+    /// Sends a head and a part of the body as far as the socket takes them at once, and keeps the rest.
+    fn send(&mut self, hit: &FastHit, whole: &mut Vec<u8>, part: Range<usize>) {
+        let (head, len) = (whole.len(), whole.len() + part.len());
+        let mut file = hit.file.as_ref();
+        let body = match hit.object.body_slice() {
+            Some(body) => &body[part.clone()],
+            None => &[],
+        };
+        let sent = match file {
+            Some(file) if part.len() > SHORT => self.io.try_write_file(whole, file, part.clone()),
+            // The store has it in chunks.
+            Some(short) if body.len() < part.len() => {
+                whole.resize(len, 0);
+                match short.read_exact_at(&mut whole[head..], part.start as u64) {
+                    Ok(()) => self.io.try_write(whole),
+                    Err(e) => Err(e),
+                }
+            }
+            _ => {
+                file = None;
+                if body.len() <= SHORT {
+                    whole.extend_from_slice(body);
+                    self.io.try_write(whole)
+                } else {
+                    self.io.try_write_vectored(&[IoSlice::new(whole), IoSlice::new(body)])
+                }
+            }
+        };
+        // What is wrong with the socket is seen when the rest is written.
+        let sent = sent.unwrap_or(0);
+        self.worker.counters.sent_bytes.add(len as u64);
+        if sent == len {
+            return;
+        }
+        self.out.head.extend_from_slice(&whole[..head]);
+        self.out.at = sent;
+        if let Some(file) = file.filter(|_| !part.is_empty()) {
+            self.out.file = Some((file.clone(), part));
+        } else if !part.is_empty() {
+            self.out.body = hit.object.body_in_memory().map_or_else(Bytes::new, |body| body.slice(part));
         }
     }
 
@@ -70,7 +102,10 @@ impl FastIo {
     /// Writes what is left of our own answer.
     pub(super) fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.out.is_empty() {
-            let n = ready!(Pin::new(&mut self.io).poll_write_vectored(cx, &self.out.slices()))?;
+            let n = ready!(match self.out.rest_of_file() {
+                Some((file, part)) => self.io.poll_write_file(cx, file, part),
+                None => Pin::new(&mut self.io).poll_write_vectored(cx, &self.out.slices()),
+            })?;
             if n == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -97,34 +132,25 @@ impl FastIo {
         flushed
     }
 
-    fn log(&self, hit: &FastHit, outcome: Outcome, bytes: &[u8]) {
-        let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; MOST_FIELDS];
-        let mut request = httparse::Request::new(&mut []);
-        if request.parse_with_uninit_headers(bytes, &mut fields).is_err() {
-            return;
-        }
-        let (method, path) = (request.method.unwrap_or_default(), request.path.unwrap_or_default());
-        let field = |name: &str| {
-            let found = request.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name));
-            String::from_utf8_lossy(found.map_or(&b""[..], |field| field.value)).into_owned()
-        };
-        let scheme = if self.conn.is_encrypted { "https" } else { "http" };
-        let url = if path.starts_with('/') { format!("{scheme}://{}{path}", field("host")) } else { path.to_owned() };
-        let stored = Head::fields(hit.object.metadata());
-        let kind = stored.get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    fn log(&self, hit: &FastHit, outcome: Outcome, plain: &Plain<'_, '_>, bytes: usize) {
+        let text = |name| String::from_utf8_lossy(plain.field(name).unwrap_or_default());
+        let log = &self.worker.proxy.log;
+        let mut fields = log.tells_types().then(|| Head::lines(hit.object.metadata())).into_iter().flatten();
+        let kind = fields.find(|field| field.name == b"content-type");
         self.worker.log(&Line {
             client: self.conn.client,
             began: unix_millis(),
             took: 0,
-            method,
-            target: path,
-            protocol: "HTTP/1.1",
-            url: &url,
-            status: hit.status,
-            bytes: if method == "HEAD" { 0 } else { hit.body().len() as u64 },
-            referer: &field("referer"),
-            agent: &field("user-agent"),
-            content_type: kind.unwrap_or_default(),
+            method: if plain.head_only { "HEAD" } else { "GET" },
+            target: plain.target,
+            protocol: if plain.is_old { "HTTP/1.0" } else { "HTTP/1.1" },
+            is_encrypted: self.conn.is_encrypted,
+            host: &String::from_utf8_lossy(plain.host),
+            status: hit.status().as_u16(),
+            bytes: bytes as u64,
+            referer: &text("referer"),
+            agent: &text("user-agent"),
+            content_type: kind.and_then(|kind| directives::text(kind.value)).unwrap_or_default(),
             outcome,
             detail: "",
             ending: "",

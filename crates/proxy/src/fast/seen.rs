@@ -23,14 +23,41 @@ pub(crate) enum Judged<'h, 'b> {
     /// A head of so many bytes and a body of so many, those to come included, are one request for hyper.
     One { len: usize, body: u64 },
     /// A GET or HEAD that the fast path may answer. Whether hyper takes its target is not known yet: a hit need not.
-    Plain {
-        /// Bytes of the head; there is no body.
-        len: usize,
-        head_only: bool,
-        target: &'b str,
-        host: &'b [u8],
-        fields: &'h [Header<'b>],
-    },
+    Plain(Plain<'h, 'b>),
+}
+
+/// A request without a body that the fast path may answer.
+pub(crate) struct Plain<'h, 'b> {
+    /// Bytes of the head.
+    pub(crate) len: usize,
+    pub(crate) head_only: bool,
+    /// HTTP/1.0.
+    pub(crate) is_old: bool,
+    /// The connection ends with the answer.
+    pub(crate) is_last: bool,
+    pub(crate) target: &'b str,
+    pub(crate) host: &'b [u8],
+    pub(crate) wishes: Option<Wishes<'b>>,
+    pub(crate) fields: &'h [Header<'b>],
+}
+
+impl<'b> Plain<'_, 'b> {
+    /// The first value of a field, which is named in lower case.
+    pub(crate) fn field(&self, name: &str) -> Option<&'b [u8]> {
+        let named = self.fields.iter().find(|field| field.name.eq_ignore_ascii_case(name));
+        named.map(|field| field.value)
+    }
+}
+
+/// What a request says of what it wants, beside its URL; each field in one line.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Wishes<'a> {
+    pub(crate) cache_control: Option<&'a [u8]>,
+    pub(crate) pragma: Option<&'a [u8]>,
+    pub(crate) none_match: Option<&'a [u8]>,
+    pub(crate) modified_since: Option<&'a [u8]>,
+    pub(crate) range: Option<&'a [u8]>,
+    pub(crate) if_range: Option<&'a [u8]>,
 }
 
 /// Looks at the head that `bytes` begin with.
@@ -57,9 +84,13 @@ pub(crate) fn judge<'h, 'b>(bytes: &'b [u8], fields: &'h mut [MaybeUninit<Header
     if method == "CONNECT" {
         return for_hyper(Judged::ForGood);
     }
-    let head_only = method == "HEAD";
+    let (head_only, is_old) = (method == "HEAD", version == 0);
     match seen.host.filter(|_| seen.plain && (head_only || method == "GET")) {
-        Some(host) => Judged::Plain { len, head_only, target, host, fields },
+        Some(host) => {
+            let (is_last, wishes) = (seen.is_last || is_old, seen.wishes);
+            Judged::Plain(Plain { len, head_only, is_old, is_last, target, host, wishes, fields })
+        }
+        None if is_old => for_hyper(Judged::ForGood),
         None => for_hyper(Judged::One { len, body: seen.content_length }),
     }
 }
@@ -89,8 +120,11 @@ pub(crate) fn hyper_takes(target: &str) -> bool {
 struct Seen<'a> {
     host: Option<&'a [u8]>,
     content_length: u64,
-    /// No condition, range, directive, or body: the fast path may answer.
+    /// No precondition, no body, and nothing said twice: the fast path may answer.
     plain: bool,
+    /// `Connection: close`.
+    is_last: bool,
+    wishes: Option<Wishes<'a>>,
 }
 
 /// Why the fast path does not look further.
@@ -104,26 +138,36 @@ enum NotPlain {
 impl<'a> Seen<'a> {
     #[inline]
     fn of(fields: &[Header<'a>], version: u8) -> Result<Self, NotPlain> {
-        let mut seen = Self { host: None, content_length: 0, plain: true };
-        let (mut lengths, mut codings, mut known, mut special) = (0, 0, true, version == 0);
+        let mut seen = Self { host: None, content_length: 0, plain: true, is_last: false, wishes: None };
+        let (mut lengths, mut codings, mut known, mut special) = (0, 0, true, false);
         let mut expected = true;
         for field in fields {
             let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+            let mut wish = |of: for<'w> fn(&'w mut Wishes<'a>) -> &'w mut Option<&'a [u8]>| {
+                let earlier = of(seen.wishes.get_or_insert_default()).replace(field.value);
+                seen.plain &= earlier.is_none();
+            };
             match field.name.len() {
                 4 if is("host") => {
                     seen.plain &= seen.host.is_none();
                     seen.host = Some(field.value);
                 }
-                5 if is("range") => seen.plain = false,
+                5 if is("range") => wish(|wishes| &mut wishes.range),
                 6 if is("expect") => {
                     special = true;
                     expected &= field.value.eq_ignore_ascii_case(b"100-continue");
                 }
-                6 if is("pragma") => seen.plain = false,
+                6 if is("pragma") => wish(|wishes| &mut wishes.pragma),
                 7 if is("upgrade") => special = true,
-                8 if is("if-match") || is("if-range") => seen.plain = false,
-                10 if is("connection") => seen.plain &= field.value.eq_ignore_ascii_case(b"keep-alive"),
-                13 if is("cache-control") || is("if-none-match") => seen.plain = false,
+                8 if is("if-match") => seen.plain = false,
+                8 if is("if-range") => wish(|wishes| &mut wishes.if_range),
+                10 if is("connection") => {
+                    let is_close = field.value.eq_ignore_ascii_case(b"close");
+                    seen.is_last |= is_close;
+                    seen.plain &= is_close || field.value.eq_ignore_ascii_case(b"keep-alive");
+                }
+                13 if is("cache-control") => wish(|wishes| &mut wishes.cache_control),
+                13 if is("if-none-match") => wish(|wishes| &mut wishes.none_match),
                 14 if is("content-length") => {
                     lengths += 1;
                     seen.content_length = length(field.value).ok_or(NotPlain::Refused(Denied::AmbiguousLength))?;
@@ -133,7 +177,7 @@ impl<'a> Seen<'a> {
                     codings += 1;
                     known &= field.value.eq_ignore_ascii_case(b"chunked");
                 }
-                17 if is("if-modified-since") => seen.plain = false,
+                17 if is("if-modified-since") => wish(|wishes| &mut wishes.modified_since),
                 19 if is("if-unmodified-since") => seen.plain = false,
                 _ => {}
             }

@@ -2,8 +2,10 @@
 
 use std::{
     cell::Cell,
+    fs::File,
     io::{self, IoSlice},
     mem,
+    ops::Range,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -13,13 +15,32 @@ use bytes::Bytes;
 use picaflor::Object;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::{conn::Conn, proxy::Worker, stream::Stream};
+use crate::{conn::Conn, proxy::Worker, reason::Denied, stream::Stream};
 
 const BUFFER: usize = 8 << 10;
 
 thread_local! {
     /// What the next connection of this worker reads into, and the key that it asks the store for.
     static SPARE: Cell<(Vec<u8>, Vec<u8>)> = const { Cell::new((Vec::new(), Vec::new())) };
+}
+
+/// What to do with the bytes read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A request was answered; that many bytes are done with.
+    Answered(usize),
+    /// The last one was answered.
+    Last,
+    /// The head is not complete.
+    Partial,
+    /// Perhaps the device has the answer.
+    Reading,
+    /// That many bytes, those to come included, are one request for hyper.
+    ForHyper(u64),
+    /// hyper is to have everything from here on.
+    ForHyperForGood,
+    /// What hyper would refuse without a word is refused here, with a reason; the connection ends.
+    Refused(Denied),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,12 +58,22 @@ pub(super) enum Turn {
 pub(super) struct Out {
     pub(super) head: Vec<u8>,
     pub(super) body: Bytes,
+    /// What comes behind the two.
+    pub(super) file: Option<(Arc<File>, Range<usize>)>,
     pub(super) at: usize,
 }
 
 impl Out {
     pub(super) fn is_empty(&self) -> bool {
-        self.at == self.head.len() + self.body.len()
+        let file = self.file.as_ref().map_or(0, |(_, part)| part.len());
+        self.at == self.head.len() + self.body.len() + file
+    }
+
+    /// The file, and what is still to be sent of it, if that comes next.
+    pub(super) fn rest_of_file(&self) -> Option<(&File, Range<usize>)> {
+        let (file, part) = self.file.as_ref()?;
+        let sent = self.at.checked_sub(self.head.len() + self.body.len())?;
+        Some((file, part.start + sent..part.end))
     }
 
     pub(super) fn slices(&self) -> [IoSlice<'_>; 2] {
@@ -78,12 +109,7 @@ impl Ahead {
 }
 
 /// A read of the device for the head at `start`.
-pub(super) struct Reading {
-    pub(super) object: Pin<Box<dyn Future<Output = picaflor::Result<Option<Object>>> + Send>>,
-    /// Length of the head.
-    pub(super) len: usize,
-    pub(super) head_only: bool,
-}
+type Reading = Pin<Box<dyn Future<Output = picaflor::Result<Option<Object>>> + Send>>;
 
 /// See `fast`.
 pub(crate) struct FastIo {

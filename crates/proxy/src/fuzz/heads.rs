@@ -13,7 +13,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use http::{HeaderMap, HeaderName, Method, Request, Response, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Version, header, request::Parts};
 use http_body::Body as _;
 use httparse::Header;
 use hyper::{body::Incoming, rt::ReadBufCursor, server::conn::http1, service::service_fn};
@@ -24,10 +24,10 @@ use crate::{
     conn::{Client, Conn},
     fast::{
         plain_key,
-        seen::{Judged, LONGEST_HEAD, MOST_FIELDS, hyper_takes, judge},
+        seen::{Judged, LONGEST_HEAD, MOST_FIELDS, Plain, hyper_takes, judge},
     },
     reason::Denied,
-    rules::{Asked, directives::RequestDirectives},
+    rules::Asked,
     target::{self, Origins, Target},
 };
 
@@ -190,24 +190,26 @@ pub(super) fn head(bytes: &[u8]) {
             );
             assert!(is_whole || made.body.is_none(), "hyper has all of it already: {parts:?}");
         }
-        Judged::Plain { len, head_only, target, host, fields } => {
-            let made = hypers(&bytes[..len]);
-            assert_eq!(made.parts.is_some(), hyper_takes(target), "{target}");
+        Judged::Plain(plain) => {
+            let made = hypers(&bytes[..plain.len]);
+            assert_eq!(made.parts.is_some(), hyper_takes(plain.target), "{}", plain.target);
             if let Some(parts) = made.parts {
                 assert_eq!(made.body, Some(0), "{parts:?}");
-                assert_eq!(parts.method, if head_only { Method::HEAD } else { Method::GET });
-                plain(&parts, target, host, fields);
+                assert_eq!(parts.method, if plain.head_only { Method::HEAD } else { Method::GET });
+                assert_eq!(parts.version == Version::HTTP_10, plain.is_old);
+                same(&parts, &plain);
             }
         }
     }
 }
 
 /// The fast path may answer this: the slow path must mean the same object, and have no reason to answer otherwise.
-fn plain(parts: &Parts, target: &str, host: &[u8], fields: &[Header<'_>]) {
+fn same(parts: &Parts, plain: &Plain<'_, '_>) {
+    let target = plain.target;
     let mut key = Vec::new();
     for side in SIDES.iter() {
         let forward = side.config.forward.enabled;
-        if plain_key(&mut key, target, host, fields, (&side.conn, &side.origins, forward)).is_none() {
+        if plain_key(&mut key, plain, (&side.conn, &side.origins, forward)).is_none() {
             continue;
         }
         match slow(parts, side) {
@@ -220,13 +222,21 @@ fn plain(parts: &Parts, target: &str, host: &[u8], fields: &[Header<'_>]) {
             }
         }
     }
-    assert_eq!(Asked::of(&parts.headers).directives, RequestDirectives::default());
+    let wishes = plain.wishes.unwrap_or_default();
+    let asked = Asked::of_lines(wishes.cache_control.into_iter(), wishes.pragma.into_iter());
+    assert_eq!(Asked::of(&parts.headers).directives, asked.directives);
+    let wished = [
+        (header::RANGE, wishes.range),
+        (header::IF_RANGE, wishes.if_range),
+        (header::IF_NONE_MATCH, wishes.none_match),
+        (header::IF_MODIFIED_SINCE, wishes.modified_since),
+    ];
+    for (name, value) in wished {
+        let lines: Vec<_> = parts.headers.get_all(&name).iter().map(HeaderValue::as_bytes).collect();
+        assert_eq!(lines, value.into_iter().collect::<Vec<_>>(), "{name}");
+    }
     let judged = [
-        header::RANGE,
-        header::IF_RANGE,
         header::IF_MATCH,
-        header::IF_NONE_MATCH,
-        header::IF_MODIFIED_SINCE,
         header::IF_UNMODIFIED_SINCE,
         header::UPGRADE,
         header::EXPECT,
@@ -235,9 +245,9 @@ fn plain(parts: &Parts, target: &str, host: &[u8], fields: &[Header<'_>]) {
     ];
     assert!(judged.iter().all(|name| !parts.headers.contains_key(name)), "{parts:?}");
     let mut same = HeaderMap::new();
-    for field in fields {
+    for field in plain.fields {
         let name = HeaderName::from_bytes(field.name.as_bytes()).expect("hyper took it");
-        same.append(name, http::HeaderValue::from_bytes(field.value).expect("hyper took it"));
+        same.append(name, HeaderValue::from_bytes(field.value).expect("hyper took it"));
     }
     assert_eq!(parts.headers, same);
 }

@@ -96,6 +96,11 @@ fn essence(answer: &[u8]) -> (String, Vec<String>, Vec<u8>) {
     let first = lines.next().unwrap_or_default().to_owned();
     let changing = ["age:", "date:", "cache-status:"];
     let mut fields: Vec<_> = lines.filter(|line| !changing.iter().any(|name| line.starts_with(name))).collect();
+    // hyper says this to a client of HTTP/1.0 that wants to keep the connection, and closes it.
+    fields
+        .iter_mut()
+        .filter(|line| **line == "connection: close, keep-alive")
+        .for_each(|line| *line = "connection: close");
     fields.sort_unstable();
     (first, fields.into_iter().map(str::to_owned).collect(), answer[end..].to_vec())
 }
@@ -104,17 +109,17 @@ fn essence(answer: &[u8]) -> (String, Vec<String>, Vec<u8>) {
 /// from the fast path. The first of three fills the store.
 pub(super) fn proxy(bytes: &[u8]) {
     let mut fields = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; MOST_FIELDS];
-    let Judged::Plain { len, fields, .. } = judge(bytes, &mut fields) else { return };
-    if fields.len() == MOST_FIELDS {
+    let Judged::Plain(plain) = judge(bytes, &mut fields) else { return };
+    if plain.fields.len() == MOST_FIELDS {
         return;
     }
-    let head = &bytes[..len];
+    let head = &bytes[..plain.len];
     let first = head.iter().position(|b| *b == b'\n').expect("a head has lines") + 1;
     // Empty lines may stand before the request.
     if head[..first].trim_ascii().is_empty() {
         return;
     }
-    let slow = [&head[..first], b"pragma: x\r\n", &head[first..]].concat();
+    let slow = [&head[..first], b"connection: x\r\n", &head[first..]].concat();
     sent(&slow);
     let (fast, slow) = (essence(&sent(head)), essence(&sent(&slow)));
     assert_eq!(fast, slow, "{}", String::from_utf8_lossy(head));

@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 use crate::{
     body::Kind,
     conn::Conn,
-    origin::{self, dial},
+    dial::{Guard, dial},
     proxy::Worker,
     reason::{Denied, NoAnswer, Outcome},
     respond::{Answer, denied, failed},
@@ -37,7 +37,7 @@ pub(super) async fn connect(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Req
         return refuse(Denied::ConnectPort);
     }
     let trust = if conn.client.is_loopback() { Trust::LocalClient } else { Trust::RemoteClient };
-    let guard = origin::Guard { own: worker.proxy.own.clone(), trust };
+    let guard = Guard { own: worker.proxy.own.clone(), trust };
     let server = match dial(&host, port, &guard, config.limits.connect_timeout.0).await {
         Ok(server) => server,
         Err(e) => {

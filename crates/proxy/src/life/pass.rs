@@ -12,9 +12,10 @@ use crate::{
     clock::unix_millis,
     keep, key,
     lookup::Hit,
-    origin::{self, Arriving, Payload},
+    origin::{self, Arriving},
     pace::Pace,
     passed::Passed,
+    payload::Payload,
     purge::{sequence::Begun, tags, taking},
     reason::{Bypass, Denied, NoAnswer, NotStored, OriginFailure, Outcome},
     respond::{Answer, CACHE_STATUS, denied, failed},
@@ -41,10 +42,7 @@ impl Ask {
             room,
             pace: Pace::new(limits.upload_rate, limits.rate_window),
         };
-        let mut request = match origin::request(&self.target, &self.method, self.outgoing(), payload) {
-            Ok(request) => request,
-            Err(failure) => return failed(failure.into()),
-        };
+        let mut request = origin::request(&self.target, &self.method, self.outgoing(), payload);
         origin::pass_on(&mut request, Some(&self.interim));
         let ask = Arc::new(self);
         let result = if rules::is_unsafe(&ask.method) {

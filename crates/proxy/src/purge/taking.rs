@@ -206,8 +206,8 @@ async fn take_one(proxy: &Proxy, url_key: &[u8], seq: u64) -> Result<usize, Erro
     Ok(count)
 }
 
-/// Whether there is no newer response at this key. What is not found is deleted too: a crash could bring an older version
-/// back that memory does not know any more.
+/// Whether there is no newer response at this key. What is not found is deleted too: a crash could bring an older
+/// version back that memory does not know any more.
 async fn is_older(proxy: &Proxy, key: &[u8], seq: u64) -> bool {
     let Some((object, _)) = lookup::object(&proxy.store, key).await else { return true };
     match &*object.decoded(decode) {

@@ -2,7 +2,11 @@
 
 use http::{HeaderMap, Method, StatusCode, header};
 
-use super::{Policy, directives::ResponseDirectives, vary};
+use super::{
+    Policy,
+    directives::{ResponseDirectives, text},
+    vary,
+};
 use crate::{config::CacheConfig, reason::NotStored};
 
 /// A request and its response, as far as storing is concerned.
@@ -84,7 +88,7 @@ fn lifetime(exchange: &Exchange<'_>, directives: &ResponseDirectives, config: &C
     if !directives.targeted && response.contains_key(header::EXPIRES) {
         // 5.3: an Expires that is no date, in particular 0, is in the past.
         let mut lines = response.get_all(header::EXPIRES).iter();
-        let first = lines.next().and_then(parse_date);
+        let first = lines.next().and_then(|value| parse_date(value.as_bytes()));
         return Some(first.map_or(0, |expires| expires.saturating_sub(date)));
     }
     if !heuristic_status(exchange.status) && !directives.public {
@@ -124,11 +128,12 @@ fn initial_age(exchange: &Exchange<'_>) -> u64 {
 
 /// Milliseconds of a date field.
 pub(crate) fn date(headers: &HeaderMap, name: http::HeaderName) -> Option<u64> {
-    parse_date(headers.get(name)?)
+    parse_date(headers.get(name)?.as_bytes())
 }
 
-fn parse_date(value: &http::HeaderValue) -> Option<u64> {
-    let text = value.to_str().ok()?;
+/// The same of its value.
+pub(crate) fn parse_date(value: &[u8]) -> Option<u64> {
+    let text = text(value)?;
     let time =
         httpdate::parse_http_date(text).or_else(|_| httpdate::parse_http_date(&as_written_strictly(text))).ok()?;
     let since = time.duration_since(std::time::UNIX_EPOCH).ok()?;

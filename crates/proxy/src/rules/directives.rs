@@ -4,7 +4,7 @@
 //!
 //! What forbids fails closed: in a line that is not well formed it counts wherever it may be meant ([`forbids`]).
 
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// RFC 9213: directives for caches that act for the origin.
 pub(crate) static CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-control");
@@ -56,11 +56,16 @@ fn shorter(field: &mut Option<u64>, argument: Option<&str>) {
     *field = Some(field.map_or(value, |old| old.min(value)));
 }
 
+/// The lines of a field.
+pub(crate) fn lines<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+    headers.get_all(name).iter().map(HeaderValue::as_bytes)
+}
+
 /// Calls `each` with every directive of every line: its name in lower case and its argument without quotes.
-fn walk(headers: &HeaderMap, name: &HeaderName, mut each: impl FnMut(&str, Option<&str>)) {
-    for line in headers.get_all(name) {
+fn walk<'a>(lines: impl Iterator<Item = &'a [u8]>, mut each: impl FnMut(&str, Option<&str>)) {
+    for line in lines {
         // Bytes that are no text spoil the directive that they are in, not those beside it.
-        let line = String::from_utf8_lossy(line.as_bytes());
+        let line = String::from_utf8_lossy(line);
         for part in split_list(&line) {
             let (name, argument) = match part.split_once('=') {
                 Some((name, argument)) => (name, Some(argument.trim().trim_matches('"'))),
@@ -73,9 +78,9 @@ fn walk(headers: &HeaderMap, name: &HeaderName, mut each: impl FnMut(&str, Optio
 
 /// Whether the field has one of these directives, read as loosely as may be: between any bytes that no name has, with
 /// or without an argument; only within a quoted string that ends, and as an argument, it is none.
-fn forbids(headers: &HeaderMap, field: &HeaderName, names: &[&str]) -> bool {
-    headers.get_all(field).iter().any(|line| {
-        let text = without_quoted(line.as_bytes());
+fn forbids<'a>(mut lines: impl Iterator<Item = &'a [u8]>, names: &[&str]) -> bool {
+    lines.any(|line| {
+        let text = without_quoted(line);
         let is_of_name = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~=".contains(&b);
         let mut words = text.split(|b| !is_of_name(*b)).map(|word| word.split(|b| *b == b'=').next().unwrap_or(word));
         words.any(|word| names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes())))
@@ -116,6 +121,12 @@ fn end_of_quoted(text: &[u8]) -> Option<usize> {
     None
 }
 
+/// A value as text, where all of it is printable ASCII or tabs.
+pub(crate) fn text(value: &[u8]) -> Option<&str> {
+    let is_text = value.iter().all(|b| matches!(b, b' '..=b'~' | b'\t'));
+    if is_text { std::str::from_utf8(value).ok() } else { None }
+}
+
 /// Splits at commas outside quoted strings.
 pub(crate) fn split_list(line: &str) -> impl Iterator<Item = &str> {
     let mut quoted = false;
@@ -139,19 +150,21 @@ pub(crate) fn split_list(line: &str) -> impl Iterator<Item = &str> {
 
 impl RequestDirectives {
     /// Reads all lines.
-    pub(crate) fn parse(headers: &HeaderMap) -> Self {
+    pub(crate) fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut found = Self::default();
-        walk(headers, &header::CACHE_CONTROL, |name, argument| match name {
-            "no-store" => found.no_store = true,
-            "no-cache" => found.no_cache = true,
-            "only-if-cached" => found.only_if_cached = true,
-            "max-age" => shorter(&mut found.max_age, argument),
-            "min-fresh" => found.min_fresh = Some(millis(argument)),
-            "max-stale" => found.max_stale = Some(argument.map_or(u64::MAX, |a| millis(Some(a)))),
-            "stale-if-error" => shorter(&mut found.stale_if_error, argument),
-            _ => {}
-        });
-        found.no_store |= forbids(headers, &header::CACHE_CONTROL, &["no-store"]);
+        for line in lines {
+            walk([line].into_iter(), |name, argument| match name {
+                "no-store" => found.no_store = true,
+                "no-cache" => found.no_cache = true,
+                "only-if-cached" => found.only_if_cached = true,
+                "max-age" => shorter(&mut found.max_age, argument),
+                "min-fresh" => found.min_fresh = Some(millis(argument)),
+                "max-stale" => found.max_stale = Some(argument.map_or(u64::MAX, |a| millis(Some(a)))),
+                "stale-if-error" => shorter(&mut found.stale_if_error, argument),
+                _ => {}
+            });
+            found.no_store |= forbids([line].into_iter(), &["no-store"]);
+        }
         found
     }
 }
@@ -163,7 +176,7 @@ impl ResponseDirectives {
             return found;
         }
         let mut found = Self::default();
-        walk(headers, &header::CACHE_CONTROL, |name, argument| found.note(name, argument));
+        walk(lines(headers, &header::CACHE_CONTROL), |name, argument| found.note(name, argument));
         found.note_forbidden(headers, &header::CACHE_CONTROL);
         if targeted {
             // It is not valid, or there would be no need of the other one.
@@ -173,10 +186,10 @@ impl ResponseDirectives {
     }
 
     fn note_forbidden(&mut self, headers: &HeaderMap, field: &HeaderName) {
-        self.no_store |= forbids(headers, field, &["no-store"]);
-        self.private |= forbids(headers, field, &["private"]);
-        self.no_cache |= forbids(headers, field, &["no-cache"]);
-        self.must_revalidate |= forbids(headers, field, &["must-revalidate", "proxy-revalidate"]);
+        self.no_store |= forbids(lines(headers, field), &["no-store"]);
+        self.private |= forbids(lines(headers, field), &["private"]);
+        self.no_cache |= forbids(lines(headers, field), &["no-cache"]);
+        self.must_revalidate |= forbids(lines(headers, field), &["must-revalidate", "proxy-revalidate"]);
     }
 
     fn note(&mut self, name: &str, argument: Option<&str>) {

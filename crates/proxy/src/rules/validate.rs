@@ -3,7 +3,10 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
-use super::{admit::date, directives::split_list};
+use super::{
+    admit::{date, parse_date},
+    directives::{self, lines, split_list},
+};
 
 /// Fields that clients use to ask conditionally, and that we replace with our own.
 pub(crate) const CONDITIONS: [HeaderName; 6] = [
@@ -97,32 +100,65 @@ fn weak(etag: &[u8]) -> &[u8] {
 /// Whether the client already has this response, so that 304 is the answer (RFC 9110 13.2.2): `If-None-Match`
 /// decides where it is there, `If-Modified-Since` otherwise.
 pub(crate) fn not_modified(request: &HeaderMap, status: StatusCode, stored: &HeaderMap, received: u64) -> bool {
-    if status != StatusCode::OK {
-        return false;
-    }
-    if request.contains_key(header::IF_NONE_MATCH) {
-        let own = stored.get(header::ETAG).map(|etag| weak(etag.as_bytes()));
-        return request.get_all(header::IF_NONE_MATCH).iter().any(|line| {
-            line.to_str().is_ok_and(|line| {
-                split_list(line).any(|tag| tag == "*" || own.is_some_and(|own| own == weak(tag.as_bytes())))
-            })
-        });
-    }
-    let Some(since) = date(request, header::IF_MODIFIED_SINCE) else { return false };
-    let modified = date(stored, header::LAST_MODIFIED).or_else(|| date(stored, header::DATE)).unwrap_or(received);
-    modified <= since
+    let since = request.get(header::IF_MODIFIED_SINCE).map(HeaderValue::as_bytes);
+    status == StatusCode::OK
+        && Validators::of(stored).are_known(lines(request, &header::IF_NONE_MATCH), since, received)
 }
 
-/// Whether `If-Range` lets the range count (RFC 9110 13.1.5): strong comparison with the stored validator.
+/// Whether `If-Range` lets the range count (RFC 9110 13.1.5).
 pub(crate) fn if_range(request: &HeaderMap, stored: &HeaderMap) -> bool {
-    let Some(condition) = request.get(header::IF_RANGE) else { return true };
-    if condition.as_bytes().starts_with(b"\"") {
-        return stored.get(header::ETAG) == Some(condition);
+    Validators::of(stored).let_range(request.get(header::IF_RANGE).map(HeaderValue::as_bytes))
+}
+
+/// What a client can tell a stored response by: values of its fields.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Validators<'a> {
+    pub(crate) etag: Option<&'a [u8]>,
+    pub(crate) modified: Option<&'a [u8]>,
+    pub(crate) date: Option<&'a [u8]>,
+}
+
+impl<'a> Validators<'a> {
+    fn of(stored: &'a HeaderMap) -> Self {
+        let value = |name| stored.get(name).map(HeaderValue::as_bytes);
+        Self { etag: value(header::ETAG), modified: value(header::LAST_MODIFIED), date: value(header::DATE) }
     }
-    if condition.as_bytes().starts_with(b"W/") {
-        return false;
+
+    /// Whether a client with these lines of `If-None-Match`, or, without any, this `If-Modified-Since`, has what was
+    /// received then.
+    pub(crate) fn are_known<'b>(
+        &self,
+        none_match: impl Iterator<Item = &'b [u8]>,
+        modified_since: Option<&[u8]>,
+        received: u64,
+    ) -> bool {
+        let mut lines = none_match.peekable();
+        if lines.peek().is_some() {
+            let own = self.etag.map(weak);
+            let is_own = |tag: &str| tag == "*" || own.is_some_and(|own| own == weak(tag.as_bytes()));
+            return lines.filter_map(directives::text).any(|line| split_list(line).any(is_own));
+        }
+        let Some(since) = modified_since.and_then(parse_date) else { return false };
+        let modified = self.modified.and_then(parse_date).or_else(|| self.date.and_then(parse_date));
+        modified.unwrap_or(received) <= since
     }
-    stored.get(header::LAST_MODIFIED) == Some(condition) && is_strong_date(stored)
+
+    /// Whether this `If-Range` lets the range count: strong comparison.
+    pub(crate) fn let_range(&self, condition: Option<&[u8]>) -> bool {
+        let Some(condition) = condition else { return true };
+        if condition.starts_with(b"\"") {
+            return self.etag == Some(condition);
+        }
+        !condition.starts_with(b"W/") && self.modified == Some(condition) && self.is_strong_date()
+    }
+
+    /// A date is a strong validator only when it is a minute older than the response (RFC 9110 8.8.2.2).
+    fn is_strong_date(&self) -> bool {
+        match (self.modified.and_then(parse_date), self.date.and_then(parse_date)) {
+            (Some(modified), Some(date)) => date >= modified + 60_000,
+            _ => false,
+        }
+    }
 }
 
 /// The strong validator of a stored response, and the field that has it: what `If-Range` may be asked with
@@ -130,22 +166,16 @@ pub(crate) fn if_range(request: &HeaderMap, stored: &HeaderMap) -> bool {
 pub(crate) fn strong(stored: &HeaderMap) -> Option<(HeaderName, HeaderValue)> {
     match (stored.get(header::ETAG), stored.get(header::LAST_MODIFIED)) {
         (Some(etag), _) => etag.as_bytes().starts_with(b"\"").then(|| (header::ETAG, etag.clone())),
-        (None, Some(modified)) => is_strong_date(stored).then(|| (header::LAST_MODIFIED, modified.clone())),
+        (None, Some(modified)) => {
+            Validators::of(stored).is_strong_date().then(|| (header::LAST_MODIFIED, modified.clone()))
+        }
         (None, None) => None,
     }
 }
 
-/// A date is a strong validator only when it is a minute older than the response (RFC 9110 8.8.2.2).
-fn is_strong_date(stored: &HeaderMap) -> bool {
-    match (date(stored, header::LAST_MODIFIED), date(stored, header::DATE)) {
-        (Some(modified), Some(date)) => date >= modified + 60_000,
-        _ => false,
-    }
-}
-
 /// The fields of a stored response that a 304 to the client repeats (RFC 9110 15.4.5).
-pub(crate) fn kept_in_304(name: &HeaderName) -> bool {
-    !matches!(*name, header::CONTENT_TYPE | header::CONTENT_LENGTH | header::CONTENT_ENCODING | header::CONTENT_RANGE)
+pub(crate) fn kept_in_304(name: &[u8]) -> bool {
+    !matches!(name, b"content-type" | b"content-length" | b"content-encoding" | b"content-range")
 }
 
 /// `value` as a header value; the texts we make ourselves always are.

@@ -1,6 +1,8 @@
 //! Parts of bodies, stored and arriving.
 
-use crate::kit::{Origin, Proxy, eventually, ok};
+use std::io::{Read, Write};
+
+use crate::kit::{Origin, Proxy, eventually, ok, sleep};
 
 fn letters(n: usize) -> Vec<u8> {
     (0..n).map(|i| b'a' + (i % 26) as u8).collect()
@@ -8,7 +10,6 @@ fn letters(n: usize) -> Vec<u8> {
 
 fn origin(n: usize) -> Origin {
     Origin::start(move |request, stream| {
-        use std::io::Write;
         let body = letters(n);
         // A real server would answer ranges: this one shows whether it was asked for one.
         if request.field("range") == "bytes=0-3" {
@@ -49,6 +50,73 @@ fn ranges_of_a_stored_response() {
     let head = proxy.client().send("HEAD", "/", &["range: bytes=0-0"], b"");
     assert_eq!((head.status(), head.field("content-length")), (200, "1000"));
     assert_eq!(origin.count(), 1);
+}
+
+#[test]
+fn conditions_ranges_and_the_last_request_of_a_connection_are_for_the_fast_path() {
+    let origin = Origin::start(|_, stream| {
+        let fields = "cache-control: max-age=60\netag: \"e\"\nlast-modified: Mon, 01 Jan 2024 00:00:00 GMT\ncontent-type: text/x";
+        ok(stream, fields, &letters(1000))
+    });
+    let proxy = Proxy::before(&origin.url(), "[cache]\nclient_directives = \"ignore\"\n");
+    eventually("it is in memory", || proxy.fast("/"));
+    let count = || proxy.stats()["proxy"]["requests"]["hit-fast"].as_u64().unwrap();
+    let before = count();
+    let rows: [(&[&str], u16, &[u8]); 9] = [
+        (&["if-none-match: \"d\", W/\"e\""], 304, b""),
+        (&["if-modified-since: Mon, 01 Jan 2024 00:00:00 GMT", "cache-control: max-age=0"], 304, b""),
+        (&["if-none-match: \"d\"", "range: bytes=25-26"], 206, b"za"),
+        (&["range: bytes=-2", "if-range: \"e\""], 206, &letters(1000)[998..]),
+        (&["range: bytes=-2", "if-range: \"d\""], 200, &letters(1000)),
+        (&["range: bytes=1000-"], 416, b""),
+        (&["cache-control: no-cache", "pragma: no-cache"], 200, &letters(1000)),
+        (&["connection: close", "range: bytes=0-0"], 206, b"a"),
+        (&["connection: close"], 200, &letters(1000)),
+    ];
+    for (fields, status, body) in rows {
+        let mut client = proxy.client();
+        let reply = client.send("GET", "/", fields, b"");
+        assert_eq!((reply.status(), &reply.body[..]), (status, body), "{fields:?}");
+        assert_eq!(reply.field("content-type"), if status == 304 { "" } else { "text/x" });
+        assert!(reply.is_hit() && reply.field("etag") == "\"e\"", "{reply:?}");
+        if fields[0] == "connection: close" {
+            assert_eq!(reply.field("connection"), "close");
+            assert!(client.read("GET").is_none());
+        }
+    }
+    assert_eq!(count(), before + rows.len() as u64);
+    let mut old = proxy.client();
+    old.stream.write_all(b"GET / HTTP/1.0\r\nHost: test.example\r\nRange: bytes=1-2\r\n\r\n").unwrap();
+    let mut all = String::new();
+    old.stream.read_to_string(&mut all).unwrap();
+    assert!(all.starts_with("HTTP/1.0 206 Partial Content\r\n") && all.ends_with("\r\n\r\nbc"), "{all}");
+    assert_eq!((count(), origin.count()), (before + rows.len() as u64 + 1, 1));
+}
+
+#[test]
+fn a_large_body_that_is_asked_for_often_is_for_the_fast_path_and_so_are_its_parts() {
+    for len in [100_000, 1_500_000] {
+        let origin = origin(len);
+        let proxy = Proxy::before(&origin.url(), "workers = 1\n");
+        let whole = letters(len);
+        eventually("the fast path has it", || proxy.get("/").body == whole && proxy.fast("/"));
+        let count = || proxy.stats()["proxy"]["requests"]["hit-fast"].as_u64().unwrap();
+        let before = count();
+        // More than a socket holds, and read late.
+        let mut clients: Vec<_> = (0..20).map(|_| proxy.client()).collect();
+        clients.iter_mut().for_each(|client| client.write("GET", "/", &[], b""));
+        clients.iter_mut().for_each(|client| client.write("GET", "/", &["range: bytes=20000-90000"], b""));
+        sleep(50);
+        for client in &mut clients {
+            assert!(client.read("GET").unwrap().body == whole);
+            assert!(client.read("GET").unwrap().body == whole[20_000..=90_000]);
+        }
+        for (first, last) in [(0, 0), (99_990, 99_999), (5000, 9000)] {
+            let reply = proxy.get_with("/", &[&format!("range: bytes={first}-{last}")]);
+            assert!(reply.is_hit() && reply.status() == 206 && reply.body == whole[first..=last], "{first}-{last}");
+        }
+        assert_eq!((count(), origin.count()), (before + 43, 1));
+    }
 }
 
 #[test]

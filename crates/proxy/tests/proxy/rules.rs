@@ -1,6 +1,6 @@
 //! The operator's rules, as clients and origins see them.
 
-use crate::kit::{Origin, Proxy, ok};
+use crate::kit::{Origin, Proxy, eventually, ok};
 
 /// Says what it was asked, and whatever else the test wants.
 fn echo(fields: &'static str) -> Origin {
@@ -97,4 +97,20 @@ fn what_clients_get_is_what_the_rule_makes_of_it_also_from_the_store() {
     }
     let passed = proxy.client().send("POST", "/", &[], b"");
     assert_eq!((passed.field("x-powered-by"), passed.field("server")), ("", "edge"));
+}
+
+#[test]
+fn what_clients_say_of_caches_counts_as_the_rule_says_also_for_what_is_in_memory() {
+    let origin = echo("cache-control: max-age=60");
+    let rules = "[[rule]]\npath = \"/still/*\"\nclient_directives = \"ignore\"\n";
+    let proxy = Proxy::before(&origin.url(), rules);
+    for (path, hits) in [("/still/a", true), ("/moved/a", false)] {
+        eventually("it is in memory", || proxy.fast(path));
+        let count = || proxy.stats()["proxy"]["requests"]["hit-fast"].as_u64().unwrap();
+        let before = count();
+        for field in ["cache-control: no-cache", "pragma: no-cache"] {
+            assert_eq!(proxy.get_with(path, &[field]).is_hit(), hits, "{path} {field}");
+        }
+        assert_eq!(count() - before, if hits { 2 } else { 0 });
+    }
 }

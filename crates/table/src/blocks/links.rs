@@ -5,6 +5,7 @@
 //! it is freed; an allocation takes the head off, by moving the head in memory only. A block that is taken from the
 //! middle leaves its header on the list, allocated, with the pointer to what comes next: who follows the list steps
 //! over it.
+
 use picaflor_format::blocks::Header;
 
 use super::{

@@ -7,6 +7,7 @@ use crate::Error;
 
 /// Pages that one reading of all blocks is for: what is kept in mind of their keys takes a few MiB.
 const PAGES: usize = 1024;
+
 const SOON: &str = "it is made anew from the entries while the tables are open for writing: ask again then";
 
 /// Which page of which table.

@@ -2,6 +2,7 @@
 //!
 //! Steps of an opening: read the roots; sync, which makes durable whatever of the last run was read from a cache of the
 //! machine; open the list of tables. A table is opened when it is asked for. Nothing is written, and gets are answered.
+
 use std::{
     collections::HashMap,
     sync::{

@@ -41,7 +41,7 @@ pub enum Durable {
     /// When the call returns.
     #[default]
     EachCall,
-    /// When the next [`commit`](super::HashTables::commit) returns. A crash before may leave any of the calls since the last one done
-    /// or undone, each wholly.
+    /// When the next [`commit`](super::HashTables::commit) returns. A crash before may leave any of the calls since the
+    /// last one done or undone, each wholly.
     AtCommit,
 }

@@ -1,5 +1,5 @@
-//! What the allocator's roots say: `ROOT`, the place of the list of tables, the epoch and whether it was closed, the first
-//! doubtful epoch, the seed of the hash.
+//! What the allocator's roots say: `ROOT`, the place of the list of tables, the epoch and whether it was closed,
+//! the first doubtful epoch, the seed of the hash.
 
 use picaflor_format::htod::ROOT;
 

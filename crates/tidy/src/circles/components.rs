@@ -5,7 +5,8 @@ use std::{
     fmt,
 };
 
-use super::Arrows;
+/// The arrows between the files of a crate, each with the first line and name that makes it.
+pub(super) type Arrows = BTreeMap<(String, String), (usize, String)>;
 
 /// Files each of which leads to every other one.
 pub struct Circle {

@@ -8,7 +8,8 @@ use syn::{
     visit::{self, Visit},
 };
 
-use super::modules::Path;
+/// A path as it is written: `crate`, `super` and `self` are not resolved.
+pub(super) type Path = Vec<String>;
 
 /// What stands in the code of one module.
 #[derive(Default)]

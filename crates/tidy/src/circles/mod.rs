@@ -13,14 +13,11 @@ mod mentions;
 mod modules;
 mod names;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 pub use self::components::Circle;
 use self::modules::Modules;
 use crate::{Finding, Tree, table};
-
-/// The arrows between the files of a crate, each with the first line and name that makes it.
-type Arrows = BTreeMap<(String, String), (usize, String)>;
 
 /// The circles of each crate of the table are as large as it says.
 pub(crate) fn rule(tree: &Tree) -> Vec<Finding> {

@@ -4,11 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use syn::{Attribute, Item};
 
-use super::mentions::{Import, Mentions, imports, is_for_tests, plain};
+use super::mentions::{Import, Mentions, Path, imports, is_for_tests, plain};
 use crate::Tree;
-
-/// A path as it is written: `crate`, `super` and `self` are not resolved.
-pub(super) type Path = Vec<String>;
 
 /// Modules of a crate, the root first.
 #[derive(Default)]

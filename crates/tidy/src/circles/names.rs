@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Arrows,
-    mentions::Method,
-    modules::{Modules, Path},
+    components::Arrows,
+    mentions::{Method, Path},
+    modules::Modules,
 };
 
 /// More imports than this, one through another, name each other.

@@ -87,6 +87,7 @@ class Store:
         self,
         key: bytes | str,
         body: Buffer,
+        *,
         metadata: bytes | None = None,
         ttl: float | None = None,
         group: int = 0,

@@ -11,7 +11,8 @@
 //! Where metadata is logged, nothing is at once; a read of a file whose access time on the disk is too old leaves its
 //! record and its directory's buffer dirty.
 //!
-//! What a call knows is in `state`, how names are found in `names`, where bytes go in `room`, what is told before metadata is written in `journal`.
+//! What a call knows is in `state`, how names are found in `names`, where bytes go in `room`, what is told before
+//! metadata is written in `journal`.
 //! After 4.4BSD-Lite2, `ufs_vnops.c`, `ufs_lookup.c`, `ffs_inode.c`, `ffs_balloc.c`.
 
 mod journal;

@@ -9,7 +9,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::test::{Proxied, Served, wrong};
+use super::terms::{Proxied, Served, wrong};
 use crate::{Result, run::bodies::Bodies, trace::Request};
 
 /// How long nobody waits any longer.

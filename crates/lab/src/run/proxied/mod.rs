@@ -11,7 +11,7 @@
 
 mod client;
 mod origin;
-mod test;
+mod terms;
 
 use std::{collections::BTreeMap, fs};
 
@@ -20,10 +20,10 @@ use picaflor_proxy::{
     config::{LowOrigin, Size},
 };
 
-pub use self::test::{Proxied, Served};
+pub use self::terms::{Proxied, Served};
 use self::{
     origin::Origin,
-    test::{ANY_PORT, wrong},
+    terms::{ANY_PORT, wrong},
 };
 use super::medium::Kept;
 use crate::{Error, Result};

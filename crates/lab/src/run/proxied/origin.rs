@@ -12,7 +12,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use super::{client::PATIENCE, test::ANY_PORT};
+use super::{client::PATIENCE, terms::ANY_PORT};
 use crate::{run::bodies::Bodies, synth::Polygraph, trace::Request};
 
 /// Longest line of a request's head.

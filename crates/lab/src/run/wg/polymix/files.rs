@@ -17,8 +17,8 @@ use std::{
 use picaflor_device::{Clock, Folder};
 
 use super::{
-    test::{Asked, Polymix},
     times::{Answered, Times},
+    traffic::{Asked, Polymix},
 };
 use crate::{
     Result,

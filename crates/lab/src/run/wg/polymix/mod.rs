@@ -6,16 +6,16 @@
 
 mod files;
 mod store;
-mod test;
 mod times;
+mod traffic;
 
 use self::times::Times;
 use super::{Machine, System};
 use crate::Result;
 
 pub use self::{
-    test::Polymix,
     times::{Answered, Progress},
+    traffic::Polymix,
 };
 
 /// Runs one.

@@ -13,8 +13,8 @@ use picaflor_device::Clock;
 
 use super::{
     super::store::{LARGE, disks, failed, options},
-    test::{Asked, Polymix},
     times::{Answered, Times},
+    traffic::{Asked, Polymix},
 };
 use crate::{
     Error, Result,

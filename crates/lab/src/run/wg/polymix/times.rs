@@ -5,7 +5,7 @@ use std::sync::Arc;
 use picaflor_sim::SimulatedDisk;
 use serde::Serialize;
 
-use super::test::{Asked, Polymix};
+use super::traffic::{Asked, Polymix};
 use crate::run::wg::{load::WORD, measured::busy};
 
 /// Told how many requests more are answered, now and then.

@@ -1,4 +1,4 @@
-//! A test, and what it gave.
+//! What a test of the proxy is told, and what it gave.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
