@@ -24,7 +24,7 @@ use crate::{Backend, Device, Request, finish};
 /// A regular file or raw block device; see [`OpenOptions`] for how it is opened.
 ///
 /// Bytes in memory that are not aligned well enough for direct I/O are copied through an aligned
-/// buffer; those of an [`AlignedBuf`] never are.
+/// buffer; those of an [`AlignedBuf`](crate::AlignedBuf) never are.
 pub struct FileDevice {
     core: Arc<FileCore>,
     wanted: Backend,

@@ -14,7 +14,7 @@ pub struct Limits {
     /// How long a client may take to send the rest of a frame or of an object, or to take what it asked for, without a
     /// byte moving. One that asks for nothing may be silent for ever. Default 30 s.
     pub patience: Duration,
-    /// How long [`Server::stop`] waits for answers that are under way. Default 10 s.
+    /// How long [`Server::stop`](crate::Server::stop) waits for answers that are under way. Default 10 s.
     pub drain: Duration,
 }
 

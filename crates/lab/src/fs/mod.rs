@@ -3,9 +3,9 @@
 //! What is modelled is where blocks lie, what is in memory, and which of it is read and written when: the sequence of
 //! disk operations of each call, on the disk's virtual time. Contents are kept beside the model and cost nothing.
 //!
-//! Two faces: [`FileSystem`] is a [`Folder`]; [`BigFile`], one preallocated file of it, is a
-//! [`Device`]. Calls block, and a call that waits moves the clock; several clients of an executor have theirs beside
-//! one another with [`FileSystem::beside`].
+//! Two faces: [`FileSystem`] is a [`Folder`](picaflor_device::Folder); [`BigFile`], one preallocated file of it, is a
+//! [`Device`](picaflor_device::Device). Calls block, and a call that waits moves the clock; several clients of an
+//! executor have theirs beside one another with [`FileSystem::beside`].
 //!
 //! Not modelled: crashes (put the faulty device around a [`BigFile`] for that), indirect blocks of a [`BigFile`]
 //! (they stay in memory), several calls of a [`BigFile`] at a time.
