@@ -35,18 +35,20 @@ pub fn can_mount() -> bool {
     rustix::process::geteuid().is_root() && command("losetup", &["--find"]).is_ok()
 }
 
-/// Unmounts what this process has mounted and removes it, for one that is about to end in the middle of a run.
+/// Unmounts what this process has mounted and removes it, for one that is about to end in the middle of a run. The run,
+/// whose calls fail from then on, waits for that end where it would unmount.
 pub fn unmount_all() {
-    MOUNTS.lock().drain(..).for_each(|folder| remove(&folder));
+    let mut mounts = MOUNTS.lock();
+    mounts.drain(..).for_each(|folder| remove(&folder));
+    std::mem::forget(mounts);
 }
 
 fn remove(folder: &Path) {
     let mount = folder.join("mount");
     // Lazily: a file of it may still be open. The loop device goes with the last use of the file system.
     let _ = Command::new("umount").arg("--lazy").arg(&mount).output();
-    let _ = fs::remove_file(folder.join("image"));
-    let _ = fs::remove_dir(&mount);
-    let _ = fs::remove_dir(folder);
+    // The run may make a file in what is a folder like any other now, while others are removed.
+    (0..100).find(|_| fs::remove_dir_all(folder).is_ok() || !folder.exists());
 }
 
 /// Removes what processes have left that are no more.
