@@ -80,6 +80,11 @@ impl Setup {
         let (threads, tasks) = (dice.pick(&[1, 2, 3, 4, 4, 12]), dice.pick(&[0, 0, 2, 5]));
         let (threads, tasks) = (wish.threads.unwrap_or(threads), wish.tasks.unwrap_or(tasks));
         let keys = dice.scaled(20, 300) as u32;
+        let threads = threads.max(usize::from(tasks == 0));
+        let open_buffers = dice.between(2, 16) as usize;
+        let long = if dice.percent(70) { u64::from(cluster) * 3 } else { 8 << 10 };
+        // In half of them handles keep all that is read at once.
+        let most = if seed % 2 == 0 { u64::MAX } else { each / 16 / (threads + tasks) as u64 };
         Self {
             seed,
             preset,
@@ -91,12 +96,12 @@ impl Setup {
             cluster,
             capacity: each * places as u64,
             memory,
-            open_buffers: dice.between(2, 16) as usize,
-            threads: threads.max(usize::from(tasks == 0)),
+            open_buffers,
+            threads,
             tasks,
             keys,
             shared: keys / 8,
-            longest: if dice.percent(70) { u64::from(cluster) * 3 } else { 8 << 10 },
+            longest: long.min(most),
             deletes: dice.pick(&[16, 16, 60]),
             work: wish.work,
         }
@@ -105,6 +110,12 @@ impl Setup {
     /// Threads and tasks that write.
     pub(super) fn writers(&self) -> usize {
         self.threads + self.tasks
+    }
+
+    /// Whether the objects that are read at once, each by one writer, may be more than handles keep in a cache: an eighth
+    /// of a device.
+    pub(super) fn may_outgrow_leases(&self) -> bool {
+        self.mode == Mode::Cache && self.writers() as u64 * self.longest > self.capacity / self.places as u64 / 16
     }
 
     /// Whether each object has a file.
