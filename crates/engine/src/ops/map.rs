@@ -18,7 +18,8 @@ pub struct ClusterMap {
 }
 
 impl Store {
-    /// The clusters of each device, but where objects lie in places of their own. Reads counters in memory, and waits, as [`Store::stats`], for the opening to end.
+    /// The clusters of each device, but where objects lie in places of their own. Reads counters in memory, and waits,
+    /// as [`Store::stats`], for the opening to end.
     pub fn cluster_maps(&self) -> Vec<ClusterMap> {
         let of_clusters = self.recovered_volumes().iter().filter(|volume| volume.catalog.places.is_none());
         let maps = of_clusters.map(|volume| ClusterMap {

@@ -84,7 +84,7 @@ impl Setup {
         let open_buffers = dice.between(2, 16) as usize;
         let long = if dice.percent(70) { u64::from(cluster) * 3 } else { 8 << 10 };
         // In half of them handles keep all that is read at once.
-        let most = if seed % 2 == 0 { u64::MAX } else { each / 16 / (threads + tasks) as u64 };
+        let most = if seed.is_multiple_of(2) { u64::MAX } else { each / 16 / (threads + tasks) as u64 };
         Self {
             seed,
             preset,
@@ -112,8 +112,8 @@ impl Setup {
         self.threads + self.tasks
     }
 
-    /// Whether the objects that are read at once, each by one writer, may be more than handles keep in a cache: an eighth
-    /// of a device.
+    /// Whether the objects that are read at once, each by one writer, may be more than handles keep in a cache: an
+    /// eighth of a device.
     pub(super) fn may_outgrow_leases(&self) -> bool {
         self.mode == Mode::Cache && self.writers() as u64 * self.longest > self.capacity / self.places as u64 / 16
     }
