@@ -1,6 +1,6 @@
 //! The sequence of purges, the notes of them, and the fetches that a purge may meet.
 //!
-//! Invariants: a purge is noted before its number is the last, so whoever sees the number sees the note; a fetch is
+//! Invariants: a purge is noted before its number is the last, so a reader of the number sees the note; a fetch is
 //! registered with the number that was the last, under the lock by which a purge asks for the fetches of a URL, so
 //! either the purge finds the fetch or the fetch has the purge's number. A note goes only when nothing that it selects
 //! can be in the store any more: what is stored of the URL was deleted, durably, after the last older fetch of it
@@ -109,11 +109,23 @@ impl Noted {
         }
     }
 
-    /// Takes a note out, if there was no newer purge of the same; `unpinned` gets its name if it was pinned.
-    fn remove(&mut self, record: &Record, unpinned: &mut Vec<u128>) {
+    /// Takes notes out of which there was no newer purge of the same; returns the names of those that were pinned.
+    fn remove(&mut self, records: &[Record]) -> Vec<u128> {
+        let (mut unpinned, mut is_marked) = (Vec::new(), false);
+        for record in records {
+            is_marked |= self.take(record, &mut unpinned);
+        }
+        if is_marked {
+            self.marks = Marks::of(self.records.values());
+        }
+        unpinned
+    }
+
+    /// The same of one. Returns whether its mark is still there.
+    fn take(&mut self, record: &Record, unpinned: &mut Vec<u128>) -> bool {
         let name = record.name();
         if self.records.get(&name).is_none_or(|found| found.seq != record.seq) {
-            return;
+            return false;
         }
         self.records.remove(&name);
         unpinned.extend(self.pinned.take(&name));
@@ -122,12 +134,11 @@ impl Noted {
             // An older note of the URL has nothing left to select either.
             self.marks.remove_urls(record);
             let soft = Record { soft: true, ..record.clone() };
-            if let Some(soft) = self.records.get(&soft.name()).filter(|soft| soft.seq < record.seq).cloned() {
-                self.remove(&soft, unpinned);
-            }
+            let soft = self.records.get(&soft.name()).filter(|soft| soft.seq < record.seq).cloned();
+            soft.is_some_and(|soft| self.take(&soft, unpinned))
         } else {
             self.patterns -= usize::from(record.selector.kind == Kind::Pattern);
-            self.marks = Marks::of(self.records.values());
+            true
         }
     }
 
@@ -263,10 +274,7 @@ impl Purges {
     /// Nothing that these select is in the store any more, or another selects it too.
     pub(crate) fn forget(&self, records: &[Record]) {
         let mut noted = self.noted.write();
-        let mut unpinned = Vec::new();
-        for record in records {
-            noted.remove(record, &mut unpinned);
-        }
+        let unpinned = noted.remove(records);
         self.newest.store(noted.newest(), Release);
         drop(noted);
         unpinned.into_iter().for_each(|name| drop(self.store.begin_unpin(name)));
