@@ -233,14 +233,7 @@ async fn prepare(job: &Job, response: &Response<Arriving>, seq: u64, sent: u64) 
     let (policy, not_stored) = match job.target.action.on_policy(admitted, exchange.status, received) {
         Ok(policy) => (policy, None),
         Err(NotStored::NoFreshness) if is_for_all_who_wait(&job.client, response) => {
-            let policy = Policy {
-                birth: received,
-                lifetime: 0,
-                no_cache: true,
-                must_revalidate: true,
-                stale_while_revalidate: 0,
-                stale_if_error: None,
-            };
+            let policy = Policy { no_cache: true, must_revalidate: true, ..Policy::of(received, 0) };
             (policy, Some(NotStored::NoFreshness))
         }
         Err(why) => return Err(why),

@@ -127,6 +127,11 @@ pub(crate) fn by_the_other_scheme(key: &[u8]) -> Option<Vec<u8>> {
     other(REVERSE, ENCRYPTED).or_else(|| other(ENCRYPTED, REVERSE))
 }
 
+/// Host, path and query of a URL's key: what is behind its scheme.
+pub(crate) fn without_scheme(key: &[u8]) -> Option<&[u8]> {
+    key.windows(3).position(|three| three == b"://").map(|at| &key[at + 3..])
+}
+
 /// The keys that `text`, a URL, may be stored under.
 pub(crate) fn of_url(text: &str) -> Result<[Vec<u8>; 4], BadKey> {
     let (scheme, rest) = text.split_once("://").ok_or(BadKey)?;

@@ -99,6 +99,18 @@ impl Asked {
 }
 
 impl Policy {
+    /// Fresh for `lifetime` milliseconds, and nothing else said.
+    pub(crate) fn of(birth: u64, lifetime: u64) -> Self {
+        Self {
+            birth,
+            lifetime,
+            no_cache: false,
+            must_revalidate: false,
+            stale_while_revalidate: 0,
+            stale_if_error: None,
+        }
+    }
+
     /// Current age (4.2.3).
     pub(crate) fn age(&self, now: u64) -> u64 {
         now.saturating_sub(self.birth)

@@ -18,6 +18,7 @@ use parking_lot::RwLock;
 
 use crate::{
     config::{ClientDirectives, LowRule, Span},
+    key,
     reason::NotStored,
     rules::Policy,
     wild,
@@ -80,14 +81,7 @@ impl Action {
     ) -> Result<Policy, NotStored> {
         let is_meant = matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308);
         let mut policy = match (admitted, self.ttl.filter(|ttl| is_meant && *ttl > 0)) {
-            (Err(NotStored::NoFreshness), Some(_)) => Policy {
-                birth: received,
-                lifetime: 0,
-                no_cache: false,
-                must_revalidate: false,
-                stale_while_revalidate: 0,
-                stale_if_error: None,
-            },
+            (Err(NotStored::NoFreshness), Some(_)) => Policy::of(received, 0),
             (admitted, _) => admitted?,
         };
         if let Some(ttl) = self.ttl.filter(|_| is_meant) {
@@ -328,10 +322,8 @@ impl Rules {
 
 /// Host, and path with query, of a key.
 fn parts(url_key: &[u8]) -> Option<(&[u8], &[u8])> {
-    let at = url_key.windows(3).position(|three| three == b"://")?;
-    let rest = &url_key[at + 3..];
-    let (host, path) = rest.split_at(rest.iter().position(|byte| *byte == b'/')?);
-    Some((host, path))
+    let rest = key::without_scheme(url_key)?;
+    Some(rest.split_at(rest.iter().position(|byte| *byte == b'/')?))
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! What a request for a purge asks: of the admin listener, by parameters; of a client that may, by URL and fields.
 
+use std::borrow::Cow;
+
 use http::HeaderMap;
+use percent_encoding::percent_decode_str;
 
 use super::{
     selector::{BadSelector, Kind, Selector},
@@ -107,22 +110,7 @@ impl Asked {
 
 /// Percent-encoding undone; what does not decode stays as it is.
 fn decoded(value: &str) -> String {
-    let mut out = Vec::with_capacity(value.len());
-    let mut rest = value.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let hex = |b: &u8| char::from(*b).to_digit(16);
-        match (first, tail) {
-            (b'%', [a, b, tail @ ..]) if hex(a).is_some() && hex(b).is_some() => {
-                out.push((hex(a).unwrap_or(0) * 16 + hex(b).unwrap_or(0)) as u8);
-                rest = tail;
-            }
-            _ => {
-                out.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8(out).unwrap_or_else(|_| value.to_owned())
+    percent_decode_str(value).decode_utf8().map_or_else(|_| value.to_owned(), Cow::into_owned)
 }
 
 #[cfg(test)]

@@ -213,8 +213,7 @@ pub(crate) fn of_group(origin: &[u8], name: &[u8]) -> u64 {
 
 /// Whether what stands behind the scheme of a key matches a pattern.
 pub(crate) fn matches(pattern: &str, url_key: &[u8]) -> bool {
-    let at = url_key.windows(3).position(|three| three == b"://");
-    at.is_some_and(|at| wild::matches(pattern, &url_key[at + 3..]))
+    key::without_scheme(url_key).is_some_and(|rest| wild::matches(pattern, rest))
 }
 
 #[cfg(test)]

@@ -44,8 +44,8 @@ pub(crate) async fn invalidate(proxy: &Arc<Proxy>, url_keys: Vec<Vec<u8>>) -> Re
     taken.await.unwrap_or_else(closed)
 }
 
-/// Does what is asked, durably when this returns, whatever the configuration says: whoever is told that something was
-/// purged does not ask again. Says how many responses were there, if it is a URL's that are gone.
+/// Does what is asked, durably when this returns, whatever the configuration says: a caller that is told that something
+/// was purged does not ask again. Says how many responses were there, if it is a URL's that are gone.
 pub(crate) async fn purge(proxy: &Arc<Proxy>, mut asked: Asked) -> Result<Option<usize>, NotPurged> {
     // Rules may store it under another query.
     if let Some(url) = asked.url_keys.as_ref().and_then(|keys| proxy.rules.stored_as(&keys[0])) {
@@ -261,14 +261,7 @@ mod tests {
             tidy(&proxy).await;
             assert_eq!(brought(), Validity::Gone, "it is under way still");
             // What is fetched after the purge stays when the older fetch has ended.
-            let policy = Policy {
-                birth: 0,
-                lifetime: 1,
-                no_cache: false,
-                must_revalidate: false,
-                stale_while_revalidate: 0,
-                stale_if_error: None,
-            };
+            let policy = Policy::of(0, 1);
             let newer = proxy.purges.begin(&keys[1]).seq;
             let note = Note { policy: &policy, received: 0, seq: newer, tags: &[] };
             let metadata = head::encode(http::StatusCode::OK, &http::HeaderMap::new(), &note, None);
