@@ -39,10 +39,6 @@ pub(crate) struct Inner {
 }
 
 impl Store {
-    pub(crate) fn inner(&self) -> &Inner {
-        &self.inner
-    }
-
     pub(crate) fn shared(&self) -> &Shared {
         &self.inner.shared
     }
@@ -92,7 +88,7 @@ impl Store {
         act: F,
     ) -> impl Future<Output = R> + Send + 'static + use<R, F> {
         let store = self.clone();
-        later(self.shared().options.daemons, &self.inner().blocking, move || act(&store))
+        later(self.shared().options.daemons, &self.inner.blocking, move || act(&store))
     }
 }
 
@@ -125,7 +121,7 @@ impl Drop for Inner {
         if !self.threads.stop() {
             return;
         }
-        // Nobody is left to tell; `close` is there for those who want to know.
+        // No caller is left to tell; `close` is there for those that want to know.
         let _ = self.close_all();
     }
 }

@@ -73,7 +73,7 @@ impl Leader<'_> {
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
         if self.listed {
-            self.store.inner().fetches.running.lock().remove(&self.hash);
+            self.store.inner.fetches.running.lock().remove(&self.hash);
         }
         self.fetch.finish(self.outcome.take().unwrap_or(Err(FetchError::Abandoned)));
     }
@@ -151,7 +151,7 @@ impl Store {
 
     fn lead_fetch(&self, key: &[u8]) -> Result<Leader<'_>, Arc<Fetch>> {
         let hash = self.hasher().key(key).short();
-        let mut running = self.inner().fetches.running.lock();
+        let mut running = self.inner.fetches.running.lock();
         let other = running.get(&hash);
         if let Some(other) = other.filter(|other| other.key == key) {
             add(&self.shared().counters.fetches_shared, 1);

@@ -271,7 +271,7 @@ impl PutStream {
 
     /// Refuses one that was begun for another key, or in another store.
     pub(crate) fn is_of(&self, store: &Store, key: &[u8]) -> Result<()> {
-        if self.key == key && std::ptr::eq(store.inner(), self.store.inner()) {
+        if self.key == key && Arc::ptr_eq(&store.inner, &self.store.inner) {
             return Ok(());
         }
         let why =
