@@ -231,7 +231,7 @@ impl FileCore {
 impl Drop for FileCore {
     fn drop(&mut self) {
         // Closing would do it too, but a ring that is being torn down may keep the file open for a moment
-        // longer, and whoever drops a device may open it again at once.
+        // longer, and the caller that drops a device may open it again at once.
         let _ = self.file.unlock();
     }
 }

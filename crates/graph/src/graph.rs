@@ -24,7 +24,7 @@ pub struct Graph {
     pub(crate) groups: Groups,
     pub(crate) expiries: Table,
     pub(crate) image: Mutex<Image>,
-    /// Held shared by readers, alone by who changes the graph.
+    /// Held shared by readers, alone by what changes the graph.
     pub(crate) turn: RwLock<()>,
 }
 

@@ -439,7 +439,7 @@ pub struct AdminConfig {
 pub struct ForwardConfig {
     /// Whether absolute-form requests and CONNECT are served.
     pub enabled: bool,
-    /// Who may.
+    /// The networks from which clients may.
     pub clients: Vec<IpNet>,
     /// Where CONNECT may go.
     pub connect_ports: Vec<u16>,

@@ -196,7 +196,7 @@ impl Keeper {
     }
 }
 
-/// What is left to do when the index of a URL's variants is in the store: by who still holds the URL's lock. It may
+/// What is left to do when the index of a URL's variants is in the store: by the holder of the URL's lock. It may
 /// wait for the device.
 struct Indexed {
     durable: Option<Durable>,

@@ -1,5 +1,5 @@
-//! Connections to origins: made, kept while nobody needs them, and used again. hyper speaks HTTP/1 on them, each in a
-//! task of its own.
+//! Connections to origins: made, kept while no request needs them, and used again. hyper speaks HTTP/1 on them, each in
+//! a task of its own.
 //!
 //! * A connection is taken for one request, and kept again when the body of its answer is gone. Whether it can be used
 //!   then hyper says: one whose answer did not come to its end is closed, or not ready.
@@ -50,7 +50,7 @@ struct Idle {
     longest: Duration,
 }
 
-/// A connection, and since when nobody needs it.
+/// A connection, and since when no request needs it.
 type Kept = (SendRequest<Payload>, Instant);
 
 /// An origin, and whether it is spoken to by TLS.

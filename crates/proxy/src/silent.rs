@@ -52,7 +52,7 @@ impl Silent {
         }
     }
 
-    /// Whether it is not asked at `now`, but for who tries it.
+    /// Whether it is not asked at `now`, but for the request that tries it.
     pub(crate) fn is_paused(&self, origin: &Authority, now: Instant) -> bool {
         let origins = self.origins.lock();
         origins.get(origin).and_then(|silence| silence.until).is_some_and(|until| now < until)

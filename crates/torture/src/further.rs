@@ -12,7 +12,7 @@ use crate::{
 /// How a device fails for good.
 pub(crate) const LASTING: [(Fault, bool); 5] = [
     (Fault::SyncError, true),
-    // Once is enough: nobody knows then what of the write cache is on the medium.
+    // Once is enough: it is not known then what of the write cache is on the medium.
     (Fault::SyncError, false),
     (Fault::WriteError, true),
     (Fault::NoSpace, true),

@@ -81,7 +81,7 @@ pub(crate) struct Run<'a> {
     pub(crate) scarred: bool,
     /// Failed calls in this life.
     pub(crate) errors: u32,
-    /// Nobody has asked for the receipt of this opening yet.
+    /// The receipt of this opening was not asked for yet.
     pub(crate) receipt_due: bool,
     /// What was missed before that.
     pub(crate) losses: Vec<Excuse>,

@@ -46,7 +46,7 @@ impl Origin {
     /// Starts it on a port of its own.
     pub fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // Held, but not listened at, until nginx has it too: nobody else gets the port in between.
+        // Held, but not listened at, until nginx has it too: no other process gets the port in between.
         let held = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         held.set_reuse_port(true).unwrap();
         held.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();

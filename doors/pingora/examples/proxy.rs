@@ -23,7 +23,7 @@ use pingora_proxy::{ProxyHttp, Session, http_proxy_service};
 /// Only what the origin gives an age is cached.
 const DEFAULTS: CacheMetaDefaults = CacheMetaDefaults::new(|_| None, 0, 0);
 
-/// Of many who miss at once, one fetches.
+/// Of many that miss at once, one fetches.
 static LOCK: LazyLock<Box<CacheKeyLockImpl>> = LazyLock::new(|| CacheLock::new_boxed(Duration::from_secs(10)));
 
 struct Cached {

@@ -105,7 +105,7 @@ impl HandleHit for Hit {
         Ok(())
     }
 
-    /// Who shares a fill has it counted by the one that is admitted.
+    /// A reader that shares a fill has it counted by the one that is admitted.
     fn should_count_access(&self) -> bool {
         matches!(self.source, Source::Stored { .. })
     }

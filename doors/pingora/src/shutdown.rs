@@ -10,7 +10,7 @@ use crate::Picaflor;
 #[async_trait]
 impl BackgroundService for &'static Picaflor {
     async fn start(&self, mut shutdown: ShutdownWatch) {
-        // An error means that nobody is left who could tell, which is the end as well.
+        // An error means that nothing is left that could tell, which is the end as well.
         let _ = shutdown.changed().await;
         match self.store().flush_async().await {
             Ok(()) => log::info!("picaflor: everything is durable"),

@@ -29,7 +29,7 @@ impl Body {
         let bytes = &slf.get().0;
         let (start, len) = (bytes.as_ptr().cast_mut().cast(), bytes.len() as ffi::Py_ssize_t);
         // SAFETY: `view` is the interpreter's own. The bytes stay where they are as long as `slf` lives: a frozen class
-        // gives nobody `&mut`, and the call takes a reference to `slf` into the view. Read-only is 1, so a caller that
+        // gives out no `&mut`, and the call takes a reference to `slf` into the view. Read-only is 1, so a caller that
         // wants to write is refused.
         let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, len, 1, flags) };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }

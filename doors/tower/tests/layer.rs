@@ -165,7 +165,7 @@ async fn what_may_not_be_kept_is_not() {
             assert_eq!(asked.times(), times, "{name}: {value}");
         }
     }
-    // What is for one who is known is for nobody else; a part is not the whole; HEAD and POST pass.
+    // What is for one known client is for no other; a part is not the whole; HEAD and POST pass.
     let (app, asked, _) = around(|_| fresh(b"answer".into())).await;
     for headers in [&[("authorization", "Basic eDp5")][..], &[("range", "bytes=0-1")]] {
         ask(&app, "GET", "/", headers).await;

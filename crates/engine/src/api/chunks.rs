@@ -195,7 +195,7 @@ impl Rest {
         Ok(true)
     }
 
-    /// Whoever reads has had the head already, and is told that the rest is not there.
+    /// The reader has had the head already, and is told that the rest is not there.
     pub(crate) fn missing(&self) -> Error {
         Error::Damaged {
             place: format!("object {:?}", String::from_utf8_lossy(self.manifest_frame.key())),

@@ -243,9 +243,9 @@ pub trait Env: Send + Sync {
     fn count_read(&self);
     /// Whether no get needed the device of late.
     fn is_quiet(&self) -> bool;
-    /// Whether somebody wants to hear which objects leave.
+    /// Whether there is a listener for objects that leave.
     fn hears_departures(&self) -> bool;
-    /// Counts an object that left, and tells its key to who wants to hear; no key is that of a piece of one.
+    /// Counts an object that left, and tells its key to the listener; no key is that of a piece of one.
     fn object_left(&self, key: &[u8], why: Departure);
 
     /// A group has these settings.

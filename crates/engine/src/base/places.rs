@@ -2,7 +2,7 @@
 //! of those places, and what it lends them. `picaflor-literature` has them: slots of a device, and files.
 //!
 //! Such a volume keeps its objects as any other does: the index, the log with its commits, and checkpoints are the
-//! volume's, so a get, a delete and an opening go the same way. What differs is who chooses a place, writes there, and
+//! volume's, so a get, a delete and an opening go the same way. What differs is what chooses a place, writes there, and
 //! lets objects leave. Without places, which is how the ring has it, no call of this seam is made.
 
 use std::{fmt, io, sync::Arc};
@@ -104,7 +104,7 @@ pub trait Places: Send + Sync {
     /// The file that this stands for, if objects are files.
     fn read_file(&self, grain: u64) -> Option<io::Result<Vec<u8>>>;
 
-    /// Held by whoever places an object: index, log and what leaves change in one order.
+    /// Held while an object is placed: index, log and what leaves change in one order.
     fn turn(&self) -> MutexGuard<'_, ()>;
     /// A commit begins, before any record is taken: what waits in buffers is placed. When the commit is complete it
     /// calls what is returned, and what had left is free.
@@ -122,7 +122,7 @@ pub trait Places: Send + Sync {
     /// # Errors
     /// Those of the device.
     fn commit_untold(&self) -> Result<()>;
-    /// Vouches for what is there, by the holder of the turn, who lets nobody write from here on.
+    /// Vouches for what is there, by the holder of the turn, which lets no other write from here on.
     ///
     /// # Errors
     /// Those of the device.
@@ -195,7 +195,7 @@ pub trait LogEnv: Send + Sync {
     fn record(&self, record: Record);
     /// What is pending is durable with the commit that begins now, and no page has to say so.
     fn take_untold(&self);
-    /// Stops writing to the volume. Returns what whoever writes next is told.
+    /// Stops writing to the volume. Returns what the next writer is told.
     fn fail(&self, doing: &str, error: io::Error) -> Error;
     /// Why nothing is written any more, if that is so.
     fn failure(&self) -> Option<Error>;

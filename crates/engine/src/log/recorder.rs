@@ -29,7 +29,7 @@ use crate::{
 /// How long until a commit that was refused for want of room in the journal is tried again.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Records that wait in memory for a commit that nobody asked for, at most.
+/// Records that wait in memory for a commit that no caller asked for, at most.
 const RECORDS_MAX: usize = 8192;
 
 /// Where superblocks are kept: on the device, or in a file beside the objects.
@@ -113,7 +113,7 @@ impl Log {
         self.journal.lock().push(record);
     }
 
-    /// Whether so much waits in memory to be told that it should be, though nobody asks for it. Where `none_is` what
+    /// Whether so much waits in memory to be told that it should be, though no caller asks. Where `none_is` what
     /// waits is dropped, for no page needs it.
     pub(crate) fn has_much_to_tell(&self, none_is: bool) -> bool {
         let mut journal = self.journal.lock();

@@ -337,7 +337,8 @@ impl Store {
         }
     }
 
-    /// Drops the chunks of a version that a table does not hold any more, if it had any; by who holds the key's lock.
+    /// Drops the chunks of a version that a table does not hold any more, if it had any; by the holder of the key's
+    /// lock.
     pub(crate) fn drop_former(&self, layout: &dyn Layout, hash: KeyHash, former: Former) {
         former.manifest.into_iter().for_each(|manifest| layout.drop_chunks(hash, manifest));
     }

@@ -107,7 +107,7 @@ impl Store {
                     return self.answer(query, found.ok_or(Miss::Absent));
                 }
                 Next::Read(plan) => {
-                    // A thread that blocks waits for nobody's ring.
+                    // A thread that blocks waits for no other's ring.
                     let place = plan.sought(0);
                     let (flight, lead) = plan.volume.residents.reader.join(place);
                     let outcome = if plan.volume.residents.reader.is_lazy() {

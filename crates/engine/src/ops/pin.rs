@@ -52,7 +52,7 @@ impl Store {
     }
 
     /// As [`Store::unpin`], for any executor. The record is gone by this call; the future waits until it is so durably,
-    /// as it is in the time of deletes if nobody waits.
+    /// as it is in the time of deletes if no caller waits.
     ///
     /// # Errors
     /// As [`Store::pin`]: all of them come from the future.
@@ -105,7 +105,7 @@ impl Store {
                 }
             },
         )?;
-        // One that failed keeps nothing on the others from being durable, but whoever asks is told.
+        // One that failed keeps nothing on the others from being durable, but the caller is told.
         let awaited = volumes.into_iter().map(|volume| (Arc::clone(volume), volume.log.commits.next()));
         Ok(awaited.collect())
     }

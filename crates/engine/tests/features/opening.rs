@@ -168,7 +168,7 @@ fn what_was_hot_in_the_last_run_is_what_an_opening_warms_however_many_hot_logs_t
     store.close().unwrap();
     let store = Store::open(options.clone()).unwrap();
     assert!(store.receipt().volumes[0].hot > 0);
-    // Nothing is asked for in this run, and nobody steps.
+    // Nothing is asked for in this run, and no daemon steps.
     store.close().unwrap();
     assert_eq!(Store::open(options).unwrap().receipt().volumes[0].hot, 0);
 }

@@ -32,7 +32,7 @@ impl InPlace {
         self.medium.hasher.frame(header.kind, header.key(frame)).0 == place.hash
     }
 
-    /// One object after the other, under its key's lock, so that nobody writes there meanwhile.
+    /// One object after the other, under its key's lock, so that nothing is written there meanwhile.
     pub(super) fn verify_part(&self, volume: &dyn VolumeEnv, part: u32) {
         for place in self.extents.slice(part) {
             let hash = place.hash as u64;

@@ -14,7 +14,7 @@ impl InPlace {
         // Before what it covers is looked at: a delete that comes later waits for the next commit.
         self.log.take_untold();
         let ready = {
-            // What somebody removes unasked is removed by now, or is not begun.
+            // What is being removed unasked is removed by now, or is not begun.
             let _removing = self.files.as_ref().map(|files| files.removing());
             self.extents.ready(|_| true)
         };
@@ -41,7 +41,7 @@ impl InPlace {
         }
     }
 
-    /// Where nobody asks for durability, a file goes at once, as the paper's programs have it.
+    /// Where no durability is asked for, a file goes at once, as the paper's programs have it.
     pub(super) fn remove_if_careless(&self) {
         let Some(files) = self.files.as_ref().filter(|_| self.env.is_careless()) else { return };
         let removed = {

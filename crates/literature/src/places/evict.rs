@@ -108,7 +108,7 @@ impl InPlace {
         place.slots.into()
     }
 
-    /// The key of who is to leave, and why; no key for a piece of a large object.
+    /// The key of the object that is to leave, and why; no key for a piece of a large object.
     fn departing(&self, volume: &dyn VolumeEnv, place: Place) -> Option<(Departure, Vec<u8>)> {
         let (header, frame) = self.read(volume, place).ok()?;
         let expired = header.expires != 0 && header.expires <= self.env.now_millis();

@@ -5,7 +5,7 @@
 //! store.
 //!
 //! Invariants: a number stands for one file as long as it has a name here; a file whose replacement is not durable is
-//! not removed, unless nobody asked for durability; what a run wrote is durable before the word that it was closed
+//! not removed, unless no durability was asked for; what a run wrote is durable before the word that it was closed
 //! vouches for it.
 
 use std::{

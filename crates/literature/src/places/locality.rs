@@ -127,7 +127,7 @@ impl InPlace {
         let body = manifest.encode();
         let header = header_of(draft, Kind::Manifest, draft.header.generation, draft.key, draft.metadata, &body);
         self.env.forget_object(draft.hash);
-        // Replaced or deleted meanwhile, its pieces are nobody's: the scrubber, or LRU, takes them.
+        // Replaced or deleted meanwhile, its pieces are no object's: the scrubber, or LRU, takes them.
         let placed = self.place_in_turn(volume, &Draft { header, body: &body, ..*draft }, Some(entry), own)?;
         Ok(!matches!(placed, Err(Blocked::Space)))
     }

@@ -4,7 +4,7 @@
 //! Index, log and checkpoints are the volume's, and so is memory; `seam.rs` is what the volume asks. `put.rs` places an
 //! object, `locality.rs` lets those of a server wait for each other first; `evict.rs` makes room; `restore.rs` is the
 //! opening; `audit.rs` goes through everything. `place.rs` writes to slots and reads around them, `files.rs` to files,
-//! and `space/` is the table of who lies where, with what chooses a place.
+//! and `space/` is the table of what lies where, with what chooses a place.
 //!
 //! Invariants: one object is placed at a time; index, log and what leaves change in this order, under the key's lock,
 //! so that a checkpoint that misses the one finds the other (`docs/FORMAT.md`, "In place").

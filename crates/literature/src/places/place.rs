@@ -32,7 +32,7 @@ pub(super) struct InPlace {
     packet: Option<Mutex<Packet>>,
     /// Where each object has a file, and slots are but numbers.
     pub(super) files: Option<Files>,
-    /// Held by whoever places an object: cursor, packetizer and device see one stream.
+    /// Held while an object is placed: cursor, packetizer and device see one stream.
     turn: Mutex<()>,
     /// Buffers in which objects of a server wait for each other.
     pub(super) lanes: Box<[Mutex<Option<Waiting>>]>,
@@ -101,7 +101,7 @@ impl InPlace {
         self.files.is_some() || header.mark == self.medium.hasher.mark(slot.into())
     }
 
-    /// Held by whoever places an object.
+    /// Held while an object is placed.
     pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock()
     }
@@ -113,7 +113,7 @@ impl InPlace {
     }
 
     /// A failed write stops the volume. A block that cannot be read, though part of it is to be kept, stops this put
-    /// only: its slots stay taken, and nobody tries them again in this run.
+    /// only: its slots stay taken, and they are not tried again in this run.
     pub(super) fn write_frame(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let written = match &self.packet {
             Some(packet) => packet.lock().append(offset, bytes, |offset, parts| self.write_parts(offset, parts)),

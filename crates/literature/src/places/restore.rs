@@ -1,6 +1,6 @@
 //! Opening: the checkpoint's table and the log make the table of now; hardly a frame is read.
 //!
-//! Steps: the log is gone through in its order, and each object placed takes its slots from whom the table or the log
+//! Steps: the log is gone through in its order, and each object placed takes its slots from what the table or the log
 //! had there before → of each key the largest generation counts that the log does not say is deleted → what was told
 //! by the last commit of a run is read, for the crash may have kept the page and not the frame; what does not verify
 //! gives way to the version before.
@@ -28,7 +28,7 @@ use picaflor_format::{
 use super::{files::Files, place::InPlace, space::Place};
 use crate::piece::longest_ever;
 
-/// Somebody who may lie somewhere.
+/// An object that may lie somewhere.
 #[derive(Clone, Copy)]
 struct Claim {
     row: PlaceRow,
@@ -52,10 +52,10 @@ type Deletes = BTreeMap<u128, u64>;
 
 /// What one claim turned out to be.
 enum Found {
-    /// Somebody's bytes, whole; with its key's hash and how it is cut if it is the head of a large object.
+    /// An object's bytes, whole; with its key's hash and how it is cut if it is the head of a large object.
     Whole(Option<(u128, Manifest)>),
     Nothing,
-    /// Nobody knows: the device does not give it.
+    /// Not known: the device does not give it.
     Unread,
 }
 
@@ -132,7 +132,7 @@ impl InPlace {
     }
 
     /// Where objects have files the folder is the table. What the last run wrote is read unless it closed the store,
-    /// and so is everything of which there are two versions; who gives way is removed. Returns whether it was not
+    /// and so is everything of which there are two versions; what gives way is removed. Returns whether it was not
     /// closed.
     fn list_files(&self, volume: &dyn VolumeEnv, files: &Files, receipt: &mut VolumeReceipt) -> Result<bool> {
         let listed = |error| Error::io(format!("{}: listing", self.medium.place), error);
@@ -157,8 +157,8 @@ impl InPlace {
         Ok(!clean)
     }
 
-    /// Where slots say by themselves whose they are, all of them are read, and the newest of each key stands. Who gives
-    /// way is wiped, or it would come back when the newer one is deleted. Nothing is left untold.
+    /// Where slots say by themselves whose they are, all of them are read, and the newest of each key stands. What
+    /// gives way is wiped, or it would come back when the newer one is deleted. Nothing is left untold.
     fn scan(&self, volume: &dyn VolumeEnv, receipt: &mut VolumeReceipt) -> Result<bool> {
         const STEP: usize = 256 << 10;
         let zone = self.medium.map.in_place().1;
@@ -210,7 +210,7 @@ impl InPlace {
         Ok(false)
     }
 
-    /// Removes who does not stand, once those who do are durable: they may be what the last run wrote and no sync
+    /// Removes what does not stand, once those that do are durable: they may be what the last run wrote and no sync
     /// covered.
     fn remove_others(
         &self,
@@ -238,7 +238,7 @@ impl InPlace {
         self.account();
     }
 
-    /// Who of each key stands.
+    /// Which version of each key stands.
     fn resolve(
         &self,
         volume: &dyn VolumeEnv,
@@ -318,7 +318,7 @@ impl InPlace {
             Err(_) if self.env.mode() == Mode::Cache && self.env.has_checkpoints() => {
                 return Ok(Found::Unread);
             }
-            // It may be whole, and then no older version may show: whoever asks for it verifies it. Who gives way here
+            // It may be whole, and then no older version may show: a get of it verifies it. What gives way here
             // is removed, and a crash could take the newer one first.
             Err(_) if self.env.mode() == Mode::Cache => return Ok(Found::Whole(None)),
             Err(error) => return Err(error),

@@ -19,7 +19,7 @@ use crate::{
     target::Target,
 };
 
-/// Whether a request is a purge by somebody who may. What a front asks, it asks for others.
+/// Whether a request is a purge by a client that may. What a front asks, it asks for others.
 pub(super) fn is_one<B>(worker: &Worker, conn: &Conn, request: &Request<B>) -> bool {
     let may = || worker.proxy.config.purge.clients.iter().any(|net| net.contains(&conn.client));
     request.method().as_str() == "PURGE" && request.method() != Method::CONNECT && !conn.is_front && may()

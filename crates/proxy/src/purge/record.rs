@@ -11,8 +11,8 @@
 //! | 20 | 12 each | hashes: length of a prefix 4, hash 8 |
 //! | | rest | the selector's text |
 //!
-//! Integers are little-endian. A record that does not decode is as a purge of everything: what it selected nobody
-//! knows.
+//! Integers are little-endian. A record that does not decode is as a purge of everything: what it selected is
+//! not known.
 
 use xxhash_rust::xxh3::xxh3_128;
 

@@ -10,7 +10,7 @@ use crate::{
     nginx::{Nginx, curl},
 };
 
-/// Of each path what it is tagged with; 200 by the number of the request, 304 to who has it.
+/// Of each path what it is tagged with; 200 by the number of the request, 304 to a cache that has it.
 fn tagged() -> Origin {
     let asked = AtomicUsize::new(0);
     Origin::start(move |request, stream| {

@@ -8,7 +8,7 @@
 //! - no lock is held while a `done` runs, so it may submit again;
 //! - bytes are read and written at the completion of a request.
 //!
-//! Who drives it: a blocking call itself; else [`SimulatedDisk::next_event`] says when something happens next and
+//! What drives it: a blocking call itself; else [`SimulatedDisk::next_event`] says when something happens next and
 //! [`SimulatedDisk::run_until`] lets it happen. A thread that waits for a submitted request in another way calls
 //! [`Device::advance`] meanwhile.
 

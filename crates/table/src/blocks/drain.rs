@@ -17,8 +17,8 @@ impl FreeLists {
         self.write_taken(writes)
     }
 
-    /// The right to write a batch, with everybody kept out who writes blocks. Refused if a write failed while this
-    /// waited: whoever vouched for what comes after it would vouch for it too.
+    /// The right to write a batch, with every writer of blocks kept out. Refused if a write failed while this
+    /// waited: what vouched for what comes after it would vouch for it too.
     pub(super) fn alone(&self) -> BlockResult<(MutexGuard<'_, ()>, RwLockWriteGuard<'_, ()>)> {
         let turn = self.queue.turn();
         let all = self.gate.write();
@@ -26,7 +26,7 @@ impl FreeLists {
         Ok((turn, all))
     }
 
-    /// Keeps everybody out who writes blocks, with nothing waiting that they wrote.
+    /// Keeps every writer of blocks out, with nothing waiting that they wrote.
     pub(super) fn quiet(&self) -> BlockResult<RwLockWriteGuard<'_, ()>> {
         let (turn, all) = self.alone()?;
         let writes = self.queue.take(&turn);

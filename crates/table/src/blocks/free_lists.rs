@@ -24,7 +24,7 @@ pub struct FreeLists {
     /// The tail then: no block of a former opening stands behind it.
     pub(super) found_tail: u64,
     pub(super) pool: BufPool,
-    /// Held for reading from a grant to the end of its write; for writing by who must see no write under way.
+    /// Held for reading from a grant to the end of its write; for writing by what must see no write under way.
     pub(super) gate: RwLock<()>,
     pub(super) queue: Queue,
     /// Taken before `gate` for writing, and before `space`.

@@ -233,8 +233,8 @@ impl FreeLists {
         self.shape.grain
     }
 
-    /// As [`FreeLists::put`], but the write goes out with the next [`FreeLists::sync`], or when much waits. Whoever
-    /// reads the block meanwhile finds it.
+    /// As [`FreeLists::put`], but the write goes out with the next [`FreeLists::sync`], or when much waits. A reader
+    /// of the block finds it meanwhile.
     pub(crate) fn put_later(&self, bytes: &[u8]) -> BlockResult<Block> {
         let block = self.grant(Wish { later: true, ..Wish::put(bytes) })?;
         self.relieve()?;

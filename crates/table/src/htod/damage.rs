@@ -26,7 +26,7 @@ struct Met {
 }
 
 impl Damage {
-    /// Notes that a page is not whole, and why it is left alone, if it is. The error for whoever asked for it.
+    /// Notes that a page is not whole, and why it is left alone, if it is. The error for the caller that asked for it.
     pub(super) fn note(&mut self, index: &Arc<Index>, number: u64, why: &str, refused: Option<&'static str>) -> Error {
         let fresh = || Met { index: Arc::clone(index), refused };
         let met = self.pages.entry((index.number, number)).or_insert_with(fresh);

@@ -27,7 +27,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Notes that somebody has a page in memory, as long as that matters: see [`Inner::refusal`].
+    /// Notes that a page is in memory, as long as that matters: see [`Inner::refusal`].
     pub(super) fn note_in_memory(&self, index: &Index, number: u64) {
         if self.is_in_doubt() {
             index.know(number);
@@ -42,7 +42,7 @@ impl Inner {
         (!is_exact).then_some(NEVER)
     }
 
-    /// Notes that a page is not whole. The error for whoever asked for it.
+    /// Notes that a page is not whole. The error for the caller that asked for it.
     pub(super) fn note_damage(&self, index: &Arc<Index>, number: u64, why: &str) -> Error {
         let refused = self.refusal(index, number);
         self.damaged.lock().note(index, number, why, refused)

@@ -61,7 +61,7 @@ pub(super) struct Inner {
     pub(super) grown: Mutex<Vec<Arc<Index>>>,
     /// Pages that are not whole.
     pub(super) damaged: Mutex<Damage>,
-    /// Held by who frees blocks.
+    /// Held while blocks are freed.
     pub(super) freeing: Mutex<()>,
     /// Blocks that commits freed, and those that removes freed since the last commit.
     pub(super) freed: AtomicU64,
@@ -69,10 +69,10 @@ pub(super) struct Inner {
     pub(super) cache: Cache,
     /// Taken under `gate`, and for a moment only.
     pub(super) tables: Mutex<Tables>,
-    /// Whether the device says that this opening began, and what is held by who has it say so.
+    /// Whether the device says that this opening began, and what is held while it is made to say so.
     pub(super) begun: AtomicBool,
     pub(super) beginning: Mutex<()>,
-    /// Held by who opens or makes a table, before `gate`.
+    /// Held while a table is opened or made, before `gate`.
     pub(super) opening: Mutex<()>,
     pub(super) unreadable: AtomicU64,
     pub(super) restored: AtomicU64,

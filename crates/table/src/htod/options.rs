@@ -11,7 +11,7 @@ pub struct HtodOptions {
     /// When a put or remove is durable. Default [`Durable::EachCall`].
     pub durable: Durable,
     /// Seed of the hash of a place that is made by this opening, for runs that are to repeat. Default random, so that
-    /// nobody can choose keys that fall on one page.
+    /// a caller cannot choose keys that fall on one page.
     pub seed: Option<u64>,
     /// Where the entries of [`put_many`](super::Table::put_many) go. Default [`Batch::ByLists`].
     pub batch: Batch,

@@ -10,7 +10,7 @@ use picaflor_format::htod::Slot;
 use super::tables::Index;
 use crate::blocks::Block;
 
-/// Blocks that nobody needs once a commit is complete.
+/// Blocks that are not needed once a commit is complete.
 #[derive(Default)]
 pub(super) struct Releases {
     waiting: BTreeMap<u64, Vec<Release>>,

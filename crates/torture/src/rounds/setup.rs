@@ -47,6 +47,11 @@ pub struct Setup {
     pub(super) work: Duration,
 }
 
+/// Bytes that handles keep of a device of so many: an eighth of its clusters, and these are more than half of it.
+fn kept(capacity: u64) -> u64 {
+    capacity / 16
+}
+
 impl Setup {
     /// What this seed comes to.
     #[must_use]
@@ -84,7 +89,7 @@ impl Setup {
         let open_buffers = dice.between(2, 16) as usize;
         let long = if dice.percent(70) { u64::from(cluster) * 3 } else { 8 << 10 };
         // In half of them handles keep all that is read at once.
-        let most = if seed.is_multiple_of(2) { u64::MAX } else { each / 16 / (threads + tasks) as u64 };
+        let most = if seed.is_multiple_of(2) { u64::MAX } else { kept(each) / (threads + tasks) as u64 };
         Self {
             seed,
             preset,
@@ -112,10 +117,9 @@ impl Setup {
         self.threads + self.tasks
     }
 
-    /// Whether the objects that are read at once, each by one writer, may be more than handles keep in a cache: an
-    /// eighth of a device.
+    /// Whether the objects that are read at once, each by one writer, may be more than handles keep in a cache.
     pub(super) fn may_outgrow_leases(&self) -> bool {
-        self.mode == Mode::Cache && self.writers() as u64 * self.longest > self.capacity / self.places as u64 / 16
+        self.mode == Mode::Cache && self.writers() as u64 * self.longest > kept(self.capacity / self.places as u64)
     }
 
     /// Whether each object has a file.

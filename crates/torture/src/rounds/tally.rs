@@ -36,7 +36,7 @@ impl fmt::Display for Fault {
 pub(super) enum Excuse {
     /// It is the last one.
     None,
-    /// Nobody had acknowledged it.
+    /// It was not acknowledged.
     InFlight,
     /// The next one was acknowledged, and not durable.
     Volatile,

@@ -84,7 +84,7 @@ fn a_fetch_that_breaks_off_is_not_cached() {
     let mut second = proxy.send("GET", "broken", "X-Slow: 1\r\n");
     second.read_exact(&mut [0; 20_000]).unwrap();
     origin.kill_worker();
-    // Whoever followed the fetch has less than was announced, and sees the connection end.
+    // A client that followed the fetch has less than was announced, and sees the connection end.
     for mut stream in [first, second] {
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest);

@@ -79,7 +79,7 @@ impl Core {
         self.round()
     }
 
-    /// Nobody calls until then: what is due meanwhile is written in its time.
+    /// No call comes until then: what is due meanwhile is written in its time.
     pub(in crate::fs) fn wait_until(&mut self, nanos: u64) -> io::Result<()> {
         loop {
             let due = self.journal.as_ref().map_or(self.next_round, |journal| journal.commit_at.min(self.next_round));

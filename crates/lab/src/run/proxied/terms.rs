@@ -50,7 +50,7 @@ pub struct Served {
     pub refused: BTreeMap<String, u64>,
 }
 
-/// Where nobody is asked from but this machine, at a port that is free.
+/// Where this machine alone can ask, at a port that is free.
 pub(super) const ANY_PORT: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 
 pub(super) fn wrong(why: impl ToString) -> Error {

@@ -1,4 +1,4 @@
-//! The table of a volume whose objects have places: who lies where, who was used last, and what is free.
+//! The table of a volume whose objects have places: what lies where, what was used last, and what is free.
 //!
 //! The life of a slot: *free* → *taken* (an object is being written there) → *entered* (it has a row) → *leaving* (the
 //! row is gone; the journal does not yet say so) → *free*.

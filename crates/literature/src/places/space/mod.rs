@@ -1,5 +1,5 @@
-//! Which slots an object gets, and what is free: `extents.rs` is the table of who lies where; `slots.rs`, `next_fit.rs`
-//! and `numbers.rs` choose the place, and `runs.rs` is what the first two keep free space in.
+//! Which slots an object gets, and what is free: `extents.rs` is the table of what lies where; `slots.rs`,
+//! `next_fit.rs` and `numbers.rs` choose the place, and `runs.rs` is what the first two keep free space in.
 
 mod extents;
 mod next_fit;
