@@ -2,7 +2,8 @@
 //! entries of a checkpoint lead to what was there before it. Layout: `docs/FORMAT.md`, "Superblock".
 //!
 //! Invariant: at most [`RANGES`] ranges, ascending, apart from each other. Where there would be more, neighbours with
-//! the least between them are joined: a use in doubt for nothing costs certainty of an audit, never an object.
+//! the least between them are joined, and that is noted: a use in doubt for nothing costs certainty of an audit, never
+//! an object.
 
 use std::{cmp::Reverse, ops::Range};
 
@@ -19,6 +20,7 @@ pub const RANGES: usize = 32;
 pub struct Doubt {
     /// First number and the one behind the last; the unused ones at the end are `(0, 0)`.
     ranges: [(u64, u64); RANGES],
+    joined: bool,
 }
 
 impl Doubt {
@@ -36,13 +38,14 @@ impl Doubt {
         // Those with the most before them begin a range; the others go on with the one before.
         let mut begins: Vec<usize> = (1..all.len()).collect();
         begins.sort_by_key(|at| Reverse(all[*at].0 - all[at - 1].1));
+        let joined = begins.len() >= RANGES;
         begins.truncate(RANGES - 1);
         begins.sort_unstable();
         let firsts = (!all.is_empty()).then_some(0).into_iter().chain(begins.iter().copied());
         let behind = begins.iter().copied().chain([all.len()]);
         let mut ranges = [(0, 0); RANGES];
         ranges.iter_mut().zip(firsts.zip(behind)).for_each(|(place, (at, end))| *place = (all[at].0, all[end - 1].1));
-        Self { ranges }
+        Self { ranges, joined }
     }
 
     /// The numbers of `within` that are not in `told`, which ascends.
@@ -60,7 +63,13 @@ impl Doubt {
     /// What is in either.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
-        Self::of(self.iter().chain(other.iter()))
+        let both = Self::of(self.iter().chain(other.iter()));
+        Self { joined: both.joined || self.joined || other.joined, ..both }
+    }
+
+    /// Whether ranges were joined, so that some of these uses may be in doubt for nothing.
+    pub fn is_joined(&self) -> bool {
+        self.joined
     }
 
     /// Whether this use is in doubt.
@@ -82,12 +91,16 @@ impl Doubt {
             put(out, at + 16 * i, start.to_le_bytes());
             put(out, at + 16 * i + 8, end.to_le_bytes());
         }
+        put(out, at + 16 * RANGES, [u8::from(self.joined)]);
     }
 
     pub(crate) fn at(bytes: &[u8], at: usize) -> Result<Self, Corrupt> {
         let read = |i| u64_at(bytes, at + 16 * i)..u64_at(bytes, at + 16 * i + 8);
-        let found = Self { ranges: std::array::from_fn(|i| (read(i).start, read(i).end)) };
-        if Self::of(found.iter()) == found { Ok(found) } else { Err(Corrupt::Field("doubt")) }
+        let found = Self { ranges: std::array::from_fn(|i| (read(i).start, read(i).end)), joined: false };
+        match bytes[at + 16 * RANGES] {
+            joined @ 0..=1 if Self::of(found.iter()) == found => Ok(Self { joined: joined == 1, ..found }),
+            _ => Err(Corrupt::Field("doubt")),
+        }
     }
 }
 
@@ -108,10 +121,12 @@ mod tests {
         // Apart by 10, but for two that are apart by 2.
         let starts = (0..RANGES as u64).map(|i| 100 * i).chain([500 + 12]);
         let doubt = Doubt::of(starts.map(|start| start..start + 10));
-        assert!(doubt.contains(510) && doubt.contains(511) && !doubt.contains(610));
-        let mut bytes = vec![0; 16 * RANGES];
+        assert!(doubt.contains(510) && doubt.contains(511) && !doubt.contains(610) && doubt.is_joined());
+        let mut bytes = vec![0; 16 * RANGES + 1];
         doubt.put(&mut bytes, 0);
         assert_eq!(Doubt::at(&bytes, 0), Ok(doubt));
+        let more = doubt.and(&Doubt::of(std::iter::once(0..5000)));
+        assert!(more.is_joined() && more.iter().count() == 1 && !Doubt::of(std::iter::once(0..5000)).is_joined());
         // The largest of many gaps stay, wherever they are.
         let start = |i: u64| 4 * i + 1000 * (i / 5000);
         let doubt = Doubt::of((0..100_000).map(|i| start(i)..start(i) + 2));
@@ -124,7 +139,7 @@ mod tests {
         for bad in [vec![(5, 9), (1, 3)], vec![(9, 5), (20, 30)], vec![(1, 3), (3, 4)]] {
             let mut doubt = Doubt::default();
             doubt.ranges.iter_mut().zip(bad).for_each(|(place, range)| *place = range);
-            let mut bytes = vec![0; 16 * RANGES];
+            let mut bytes = vec![0; 16 * RANGES + 1];
             doubt.put(&mut bytes, 0);
             assert_eq!(Doubt::at(&bytes, 0), Err(Corrupt::Field("doubt")));
         }

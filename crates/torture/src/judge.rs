@@ -157,8 +157,8 @@ impl Run<'_> {
         };
         let excuse = match (may_fail, is_damage && large) {
             (true, _) => Excuse::FailedGet,
-            (false, true) => Excuse::Piece,
-            (false, false) => return Err(self.violation(self.oracle.expected(key), error.to_string())),
+            (false, true) if !self.plan.is_honest() => Excuse::Piece,
+            (false, _) => return Err(self.violation(self.oracle.expected(key), error.to_string())),
         };
         // One page of an index may be behind the failure of all its keys.
         if let (Excuse::FailedGet, Error::Damaged { place, .. }) = (excuse, error)

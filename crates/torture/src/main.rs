@@ -11,7 +11,7 @@ use std::{
 };
 
 use picaflor::Mode;
-use picaflor_torture::{Plan, Sabotage, Tally, Violation, caught, notice, operations, rss, shrink, trace};
+use picaflor_torture::{Plan, Sabotage, Tally, Trouble, Violation, caught, notice, operations, rss, shrink, trace};
 
 const HELP: &str = "\
 Runs a store on devices that crash, fail, lie and are damaged, and checks every answer.
@@ -23,6 +23,7 @@ usage: picaflor-torture [options]
   --seconds T      stop after this time, whatever is left
   --preset NAME    row of the engine's table, or `all` (default: picaflor)
   --mode MODE      cache or store (default: as the seed says)
+  --trouble KIND   only seeds whose devices have it: crashes, failing, lying or damage; the others are passed over
   --plan N         edition of the plans: 2 (default), or 1, whose seeds have one device or two, nothing in flight, no
                    looks between lives and no failure that lasts; seeds found before edition 2 mean what they meant
   --jobs N         threads (default: as many as there are processors)
@@ -48,6 +49,8 @@ struct Call {
     from: u64,
     seconds: Option<u64>,
     mode: Option<Mode>,
+    /// Seeds of other troubles are passed over.
+    trouble: Option<Trouble>,
     /// Plans of the first edition.
     first_edition: bool,
     presets: Vec<&'static str>,
@@ -93,6 +96,15 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Call>, String>
                     Some("cache") => Some(Mode::Cache),
                     Some("store") => Some(Mode::Store),
                     _ => return Err("--mode needs cache or store".into()),
+                }
+            }
+            "--trouble" => {
+                call.trouble = match args.next().as_deref() {
+                    Some("crashes") => Some(Trouble::Crashes),
+                    Some("failing") => Some(Trouble::Failing),
+                    Some("lying") => Some(Trouble::Lying),
+                    Some("damage") => Some(Trouble::Damage),
+                    _ => return Err("--trouble needs crashes, failing, lying or damage".into()),
                 }
             }
             "--plan" => {
@@ -185,6 +197,9 @@ fn work(call: &Call, progress: &Progress, job: usize, end: u64) {
         let plan = Plan::new(seed, call.mode).with_preset(preset);
         let plan = if call.first_edition { plan } else { plan.extended() };
         let plan = Plan { audited: plan.audited && !call.no_audit, ..plan };
+        if call.trouble.is_some_and(|trouble| trouble != plan.trouble) {
+            continue;
+        }
         if call.verbose {
             println!("seed {seed}: {}", plan.describe());
         }

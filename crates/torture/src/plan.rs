@@ -94,6 +94,8 @@ pub struct Plan {
     pub in_flight: bool,
     /// Whether what the audit says is judged.
     pub audited: bool,
+    /// Whether the opening that follows a crash is closed at once, before anything was asked for or scrubbed.
+    pub hurried: bool,
 }
 
 impl Plan {
@@ -151,6 +153,7 @@ impl Plan {
             extended: false,
             in_flight: false,
             audited: false,
+            hurried: false,
         }
     }
 
@@ -271,7 +274,11 @@ impl Plan {
         let volumes = dice.between(2, 4) as usize;
         let in_flight = dice.percent(60);
         let volumes = if self.takes_several() && several { volumes } else { 1 };
-        let plan = Self { extended: true, audited: true, volumes, in_flight, ..self };
+        // No seed that had found something before is one of these.
+        let hurried = matches!(self.seed % 19, 0 | 10);
+        // It is pieces of large objects that an opening may be misled about.
+        let longest = if hurried { self.longest.max(400 << 10) } else { self.longest };
+        let plan = Self { extended: true, audited: true, volumes, in_flight, hurried, longest, ..self };
         Self { memory: plan.memory.max(plan.least_memory()), ..plan }
     }
 
@@ -300,7 +307,7 @@ impl Plan {
     #[must_use]
     pub fn describe(&self) -> String {
         format!(
-            "{} {:?} {:?} {:?}, {} x {} KiB of {} KiB in clusters of {} KiB, memory {} KiB, {} keys, deletes {:?}/{}{}",
+            "{} {:?} {:?} {:?}, {} x {} KiB of {} KiB in clusters of {} KiB, memory {} KiB, {} keys, deletes {:?}/{}{}{}",
             self.preset,
             self.mode,
             self.trouble,
@@ -314,6 +321,7 @@ impl Plan {
             self.delete_time,
             self.delete_count,
             if self.in_flight { ", in flight" } else { "" },
+            if self.hurried { ", closed after each crash" } else { "" },
         )
     }
 }

@@ -373,6 +373,9 @@ impl Run<'_> {
         }
         self.begin()?;
         self.scarred = self.damaged;
+        if !clean && self.plan.hurried {
+            return self.reopen(None);
+        }
         if wounded && clean || self.dice.percent(70) {
             self.sweep()?;
             self.check_receipt()?;

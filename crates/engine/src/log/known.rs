@@ -4,7 +4,7 @@
 //!
 //! Invariant: uses are numbered one by one, and the log has the number of each of which it tells. So a number after the
 //! older checkpoint that the log lacks is of a use that a crash may have kept without its note: what the checkpoint had
-//! there had been seen to. In a store the superblock carries these numbers on until a scrub has ended.
+//! there had been seen to. The superblock carries these numbers on until a scrub has ended.
 
 use std::collections::BTreeSet;
 

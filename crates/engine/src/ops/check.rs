@@ -216,8 +216,10 @@ impl Audit<'_> {
                 Err(error) => return self.report.note(&error),
             };
         // A table that is there names all that was put in this use: what else leads there is of an earlier one.
-        let tells_all = matches!(found, Use::Sealed(..))
-            || self.volume.scrubber.known.is_untold(&self.volume.space, cluster, &found);
+        let known = &self.volume.scrubber.known;
+        let untold = known.is_untold(&self.volume.space, cluster, &found);
+        let tells_all = matches!(found, Use::Sealed(..)) || untold && !known.doubt.is_joined();
+        let cannot_tell = untold || self.may_be_written_over(cluster);
         let frames = self.volume.medium.rows_of(found, &bytes);
         let (bare, seen) = (frames.is_empty(), Seen::begin(self.report));
         let mut live = self.volume.catalog.entries_of(cluster, frames.clone());
@@ -239,7 +241,7 @@ impl Audit<'_> {
         };
         (self.report.lost, self.report.outdated) = (self.report.lost - outdated, self.report.outdated + outdated);
         let missing = self.report.lost - lost;
-        if missing > 0 && self.may_be_written_over(cluster) {
+        if missing > 0 && cannot_tell {
             (self.report.lost, self.report.unsettled) = (lost, self.report.unsettled + missing);
         } else if bare && !tells_all {
             let clusters = if whole { &mut self.report.bare_clusters } else { &mut self.report.unreadable_clusters };

@@ -90,8 +90,7 @@ pub(super) fn begin(unopened: Unopened, identity: &Identity) -> Result<(Arc<Volu
         return Ok((volume, receipt, merge));
     }
     let preset = volume.shared.preset.number();
-    // A cache finds such entries one by one, as it has room.
-    let doubt = if volume.shared.options.mode == Mode::Store { volume.scrubber.known.doubt } else { Doubt::default() };
+    let doubt = volume.scrubber.known.doubt;
     volume.log.write_superblock(|block| {
         (block.epoch, block.preset, block.doubt) = (identity.epoch, preset, doubt);
     })?;

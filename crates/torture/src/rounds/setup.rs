@@ -47,11 +47,6 @@ pub struct Setup {
     pub(super) work: Duration,
 }
 
-/// Bytes that handles keep of a device of so many: an eighth of its clusters, and these are more than half of it.
-fn kept(capacity: u64) -> u64 {
-    capacity / 16
-}
-
 impl Setup {
     /// What this seed comes to.
     #[must_use]
@@ -85,11 +80,6 @@ impl Setup {
         let (threads, tasks) = (dice.pick(&[1, 2, 3, 4, 4, 12]), dice.pick(&[0, 0, 2, 5]));
         let (threads, tasks) = (wish.threads.unwrap_or(threads), wish.tasks.unwrap_or(tasks));
         let keys = dice.scaled(20, 300) as u32;
-        let threads = threads.max(usize::from(tasks == 0));
-        let open_buffers = dice.between(2, 16) as usize;
-        let long = if dice.percent(70) { u64::from(cluster) * 3 } else { 8 << 10 };
-        // In half of them handles keep all that is read at once.
-        let most = if seed.is_multiple_of(2) { u64::MAX } else { kept(each) / (threads + tasks) as u64 };
         Self {
             seed,
             preset,
@@ -101,12 +91,12 @@ impl Setup {
             cluster,
             capacity: each * places as u64,
             memory,
-            open_buffers,
-            threads,
+            open_buffers: dice.between(2, 16) as usize,
+            threads: threads.max(usize::from(tasks == 0)),
             tasks,
             keys,
             shared: keys / 8,
-            longest: long.min(most),
+            longest: if dice.percent(70) { u64::from(cluster) * 3 } else { 8 << 10 },
             deletes: dice.pick(&[16, 16, 60]),
             work: wish.work,
         }
@@ -115,11 +105,6 @@ impl Setup {
     /// Threads and tasks that write.
     pub(super) fn writers(&self) -> usize {
         self.threads + self.tasks
-    }
-
-    /// Whether the objects that are read at once, each by one writer, may be more than handles keep in a cache.
-    pub(super) fn may_outgrow_leases(&self) -> bool {
-        self.mode == Mode::Cache && self.writers() as u64 * self.longest > kept(self.capacity / self.places as u64)
     }
 
     /// Whether each object has a file.

@@ -216,13 +216,9 @@ impl Worker {
             Err(error) => return self.bad(&begun.ended(How::Failed), &format!("a get failed: {error}")),
         };
         let large = object.body_in_memory().is_none();
-        let (small, begun) = (begun, Record { large, ..begun });
+        let begun = Record { large, ..begun };
         let body = match self.door.body(&object).await {
             Ok(body) => self.answer(key, body.to_vec()),
-            // Its chunks were evicted, for handles keep no more than a part of a device: as if it had been before.
-            Err(Error::Damaged { .. }) if large && self.setup.may_outgrow_leases() => {
-                return self.log.add(&small.ended(How::Done)).map(drop);
-            }
             Err(error) => return self.bad(&begun.ended(How::Failed), &format!("a body could not be read: {error}")),
         };
         let metadata = (self.sabotage == Break::None).then(|| object.metadata());
