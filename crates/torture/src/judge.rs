@@ -144,9 +144,10 @@ impl Run<'_> {
         if must && self.looks_sound() {
             return self.missing(key, error.to_string());
         }
-        // A large object may have lost a piece with the crash or the eviction that took the rest; and any that was cut,
-        // if it was past its expiry before the clock was set back.
-        let large = self.oracle.is_longer(key, self.plan.piece()) || self.oracle.has_outlived(key);
+        // One that was cut may have lost a piece: on a device that is not honest; or past its expiry, before the clock was
+        // set back.
+        let outlived = self.oracle.has_outlived(key);
+        let in_pieces = outlived || !self.plan.is_honest() && self.oracle.is_longer(key, self.plan.piece());
         let is_damage = matches!(error, Error::Damaged { .. });
         // What a device refuses to read is not called damaged, and what it read is not called refused.
         let may_fail = match self.plan.trouble {
@@ -155,10 +156,10 @@ impl Run<'_> {
             Trouble::Failing => !is_damage,
             Trouble::Crashes => false,
         };
-        let excuse = match (may_fail, is_damage && large) {
+        let excuse = match (may_fail, is_damage && in_pieces) {
             (true, _) => Excuse::FailedGet,
-            (false, true) if !self.plan.is_honest() => Excuse::Piece,
-            (false, _) => return Err(self.violation(self.oracle.expected(key), error.to_string())),
+            (false, true) => Excuse::Piece,
+            (false, false) => return Err(self.violation(self.oracle.expected(key), error.to_string())),
         };
         // One page of an index may be behind the failure of all its keys.
         if let (Excuse::FailedGet, Error::Damaged { place, .. }) = (excuse, error)
