@@ -85,7 +85,8 @@ counters! {
     neighbours_used,
     /// Gets that waited for a read another get had begun.
     reads_shared,
-    /// Times that a large object was not kept for its handles, whose next read may fail: they keep an eighth of a device.
+    /// Times that a large object was not kept for its handles, which keep an eighth of a device: a read of theirs may
+    /// fail.
     leases_refused,
     /// Bytes written to devices.
     device_written,
