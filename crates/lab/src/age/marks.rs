@@ -10,7 +10,7 @@ use std::{collections::HashMap, fs::File, io::Read, path::Path};
 use memchr::memmem::Finder;
 
 use super::{
-    extents::Extent,
+    extents::{BLOCK, Extent},
     load::{Load, Version},
 };
 use crate::{Error, Result, synth::mix};
@@ -20,8 +20,6 @@ const PIECE: u64 = 1 << 10;
 /// Bytes of a mark: what it begins with, object, version, number of the piece, sum of these.
 const MARK: usize = 32;
 const MAGIC: [u8; 8] = *b"\xf1lab-age";
-/// So much between two pieces parts them.
-const BLOCK: u64 = 4 << 10;
 /// Bytes that are searched at a time.
 const WINDOW: usize = 4 << 20;
 

@@ -47,8 +47,9 @@ pub struct Sample {
     pub fragments: Option<Fragments>,
     /// By what these were counted: `marks` on the volume, or `fiemap`, the file system's word.
     pub counted_by: String,
-    /// Fragments an object by FIEMAP, where marks count.
-    pub fiemap: Option<f64>,
+    /// Fragments an object by the store's own word, where marks count: FIEMAP of a file system, `Store::locate` of this
+    /// engine.
+    pub told: Option<f64>,
     /// Share of the marks that were not found on the volume.
     pub unseen: f64,
     /// MB/s of safe writes since the sample before, on this machine.
@@ -253,7 +254,7 @@ impl Running<'_> {
         sample.fragments = Fragments::of(objects.iter().map(|extents| extents.len()));
         if let Some(seen) = &located.marks {
             sample.counted_by = "marks".into();
-            sample.fiemap = Fragments::of(told().map(<[_]>::len)).map(|told| told.mean);
+            sample.told = Fragments::of(told().map(<[_]>::len)).map(|told| told.mean);
             let of = live.iter().filter_map(|one| seen.objects.get(&one.object));
             let (missing, pieces) = of.fold((0, 0), |sum, one| (sum.0 + one.missing, sum.1 + one.pieces));
             sample.unseen = missing as f64 / pieces.max(1) as f64;
