@@ -29,6 +29,7 @@ impl Stats {
         ] {
             gauge!(name, "store" => store()).set(value as f64);
         }
+        gauge!("picaflor_store_storage_age", "store" => store()).set(self.storage_age());
         for volume in &self.volumes {
             for (name, value) in [
                 ("picaflor_store_clusters", u64::from(volume.clusters)),
