@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     candidates::{self, Candidate, Located, Manner, Write, Wrote},
     extents::Extent,
+    kind::Kind,
     load::{Load, Turn, Version},
     map::{self, Map},
     marks::Bodies,
@@ -110,6 +111,9 @@ pub fn check(cases: &[Case], folder: &Path, disks: &[String]) -> Result<()> {
         let why =
             format!("{free} are free, and a volume of {largest} is to be made: lower --volume, or another --folder");
         return Err(Error::experiment(folder.display().to_string(), why));
+    }
+    if cases.iter().any(|case| case.candidate == Kind::Postgres) {
+        candidates::postgres_is_installed()?;
     }
     for disk in disks {
         let last = Extent { offset: largest.saturating_sub(4096) / 4096 * 4096, len: 4096 };
