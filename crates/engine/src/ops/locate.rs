@@ -7,7 +7,7 @@ use picaflor_common::KeyHash;
 use picaflor_format::frame::{ChunkKey, GRAIN, Header, Kind, Manifest};
 
 use crate::{
-    Result, Store,
+    Error, Result, Store,
     index::{IndexEntry, Location},
     volume::Volume,
 };
@@ -37,13 +37,17 @@ impl Store {
     /// Reads what it locates, to tell the key from others.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) if the device of a store fails.
+    /// [`Error::Io`] if the device of a store fails, [`Error::Closed`] once it was closed.
     pub fn locate(&self, key: &[u8]) -> Result<Option<Vec<Extent>>> {
         if self.layout().is_some() {
             return Ok(self.contains(key)?.then(Vec::new));
         }
         let hash = self.hasher().key(key);
         let home = self.home(hash, key);
+        if home.log.is_closed() {
+            // Another process may write there.
+            return Err(Error::Closed);
+        }
         if self.is_lost(home) {
             return Ok(None);
         }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_executor::block_on;
 use picaflor::{
-    Expiry, Extent, Mode, Place, PutOptions, Store,
+    Error, Expiry, Extent, Mode, Place, PutOptions, Store,
     device::{AlignedBuf, Clock, Device, MemoryDevice},
 };
 
@@ -91,4 +91,6 @@ fn what_has_no_place_yet_or_is_not_there_is_said_so() {
     assert_eq!(store.locate(&key(4)).unwrap().unwrap().len(), 4);
     store.delete(&key(4)).unwrap();
     assert_eq!(store.locate(&key(4)).unwrap(), None);
+    store.clone().close().unwrap();
+    assert!(matches!(store.locate(&key(1)), Err(Error::Closed)));
 }
