@@ -88,6 +88,8 @@ counters! {
     neighbours_used,
     /// Gets that waited for a read another get had begun.
     reads_shared,
+    /// Times that a large object was not kept for its handles, whose next read may fail: they keep an eighth of a device.
+    leases_refused,
     /// Bytes written to devices.
     device_written,
     /// Bytes read from devices.
