@@ -36,6 +36,7 @@ impl Stats {
             describe_gauge!(name, help);
             gauge!(name, "store" => store()).set(value as f64);
         }
+        gauge!("picaflor_store_storage_age", "store" => store()).set(self.storage_age());
         for volume in &self.volumes {
             for (name, help, value) in [
                 ("picaflor_store_clusters", "Clusters in all.", u64::from(volume.clusters)),
