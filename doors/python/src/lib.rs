@@ -110,8 +110,9 @@ impl Object {
     }
 }
 
-/// A store of objects in one file, which one process has open at a time; any thread may call it. Keys are bytes or text,
-/// bodies anything with a buffer of bytes. Each call that may wait has a twin named `_async`, for which no thread waits.
+/// A store of objects in one file, which one process has open at a time; any thread may call it. Keys are bytes or
+/// text, bodies anything with a buffer of bytes. Each call that may wait has a twin named `_async`, for which no thread
+/// waits.
 #[pyclass(frozen)]
 struct Store {
     /// None once it is closed.
