@@ -42,6 +42,7 @@ enum Command {
     Rm(commands::rm::Rm),
     Lab(commands::lab::Lab),
     Completions(commands::completions::Completions),
+    Man(commands::man::Man),
 }
 
 fn main() -> ExitCode {
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         Command::Rm(rm) => rm.run(),
         Command::Lab(lab) => lab.run(),
         Command::Completions(completions) => completions.run(Cli::command()),
+        Command::Man(man) => man.run(Cli::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

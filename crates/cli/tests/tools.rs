@@ -405,7 +405,7 @@ fn a_reader_that_has_enough_is_no_failure() {
 #[test]
 fn help_teaches_and_shells_complete() {
     let folder = Folder::new();
-    for command in ["check", "stats", "ls", "get", "put", "rm", "completions"] {
+    for command in ["check", "stats", "ls", "get", "put", "rm", "completions", "man"] {
         let help = text(&folder.good(&[command, "--help"]));
         assert!(help.contains("Examples:") && help.contains(&format!("picaflor {command} ")), "{help}");
     }
@@ -421,6 +421,10 @@ fn help_teaches_and_shells_complete() {
         let script = text(&folder.good(&["completions", shell]));
         assert!(script.contains("picaflor") && script.contains("check-config"), "{shell}");
     }
+    folder.good(&["man", "pages"]);
+    let page = std::fs::read_to_string(folder.path("pages/picaflor-check-config.1")).unwrap();
+    assert!(page.contains("Checks a configuration file"), "{page}");
+    folder.bad(&["man", "/proc/pages"], 1, &["/proc/pages"]);
     assert_eq!(text(&folder.good(&["--version"])), format!("picaflor {}\n", env!("CARGO_PKG_VERSION")));
 }
 

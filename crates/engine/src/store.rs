@@ -239,6 +239,7 @@ impl Store {
         let (misses, refusals) = shared.counters.by_name();
         let mut volumes: Vec<_> = self.recovered_volumes().iter().map(|volume| volume.stats()).collect();
         let mut counts = shared.counters.counts();
+        counts.leases_refused = shared.leases.refused();
         if let Some(layout) = self.layout() {
             volumes.push(layout.stats());
             layout.count(&mut counts);

@@ -172,8 +172,10 @@ impl Run<'_> {
         // Of several places one whose superblocks were never written looks new.
         let looks_new = matches!(error, Error::Option { name: "places", .. });
         let named = matches!(error, Error::Damaged { .. } | Error::Version { .. }) || looks_new;
+        // And what was made for less is made anew for all there is, if that was what the opening asked for.
+        let made_anew = matches!(error, Error::Option { name: "capacity", .. });
         match self.plan.trouble {
-            Trouble::Lying => named,
+            Trouble::Lying => named || made_anew,
             Trouble::Damage => named && self.damaged,
             Trouble::Crashes | Trouble::Failing => false,
         }

@@ -6,6 +6,7 @@ pub(crate) mod completions;
 pub(crate) mod get;
 pub(crate) mod lab;
 pub(crate) mod ls;
+pub(crate) mod man;
 pub(crate) mod put;
 pub(crate) mod rm;
 pub(crate) mod serve;

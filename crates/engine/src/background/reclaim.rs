@@ -18,7 +18,7 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use picaflor_format::{
     cluster::Row,
-    frame::{Header, Kind},
+    frame::{ChunkKey, Header, Kind},
 };
 
 use crate::{
@@ -356,6 +356,10 @@ impl Reclaimer {
     fn evict_for_want_of_room(&self, row: &Row, entry: IndexEntry, draft: &Draft<'_>) -> Result<()> {
         if self.parts.shared.options.mode == Mode::Store {
             return Err(self.appender.full(draft.header.payload_len() as u64));
+        }
+        let chunk = (draft.header.kind == Kind::Chunk).then(|| ChunkKey::decode(draft.key).ok()).flatten();
+        if chunk.is_some_and(|key| self.parts.shared.leases.is_leased(&key)) {
+            self.parts.shared.leases.note_refusal();
         }
         self.evict(row, entry, Some((draft.key, draft.header.kind)), Departure::Evicted);
         Ok(())

@@ -85,6 +85,9 @@ counters! {
     neighbours_used,
     /// Gets that waited for a read another get had begun.
     reads_shared,
+    /// Times that a large object was not kept for its handles, which keep an eighth of a device: a read of theirs may
+    /// fail.
+    leases_refused,
     /// Bytes written to devices.
     device_written,
     /// Bytes read from devices.

@@ -20,7 +20,7 @@ use std::{
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use picaflor_common::{
     KeyHash,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 use picaflor_format::frame::{ChunkKey, Manifest};
 
@@ -38,6 +38,7 @@ pub(crate) struct Leases {
     evicting: RwLock<()>,
     /// Whether [`State::over`] has any.
     is_over: AtomicBool,
+    refused: AtomicU64,
 }
 
 #[derive(Default)]
@@ -100,7 +101,7 @@ impl Leases {
         let id = left.id();
         {
             let mut state = self.state.lock();
-            if let Some(held) = state.keep(id, most) {
+            if let Some(held) = self.kept(&mut state, id, most) {
                 held.left = Some(left);
                 return;
             }
@@ -115,8 +116,32 @@ impl Leases {
     pub(crate) fn keep(&self, chunk_key: &[u8], most: u64) -> Option<NoNewLeases<'_>> {
         let evicting = self.evicting.read();
         let id = ChunkKey::decode(chunk_key).ok().map(|key| (key.parent, key.id));
-        let keeps = id.is_some_and(|id| self.state.lock().keep(id, most).is_some());
+        let keeps = id.is_some_and(|id| self.kept(&mut self.state.lock(), id, most).is_some());
         (!keeps).then_some(NoNewLeases { _evicting: evicting })
+    }
+
+    /// Keeps an object for its handles, if it has any and its bytes are within the bound.
+    fn kept<'a>(&self, state: &'a mut State, id: Id, most: u64) -> Option<&'a mut Held> {
+        let held = state.held.get_mut(&id)?;
+        if !held.is_kept {
+            if state.kept + held.total > most {
+                self.note_refusal();
+                return None;
+            }
+            held.is_kept = true;
+            state.kept += held.total;
+        }
+        Some(held)
+    }
+
+    /// Something of an object leaves that has a handle.
+    pub(crate) fn note_refusal(&self) {
+        self.refused.fetch_add(1, Relaxed);
+    }
+
+    /// How often that happened.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Relaxed)
     }
 
     /// Whether there is a handle on the object of this chunk.
@@ -155,18 +180,6 @@ impl Leases {
 impl Left {
     fn id(&self) -> Id {
         (self.parent.0, self.manifest.id)
-    }
-}
-
-impl State {
-    /// Keeps an object for its handles, if it has any and its bytes are within the bound.
-    fn keep(&mut self, id: Id, most: u64) -> Option<&mut Held> {
-        let held = self.held.get_mut(&id)?;
-        if !held.is_kept && self.kept + held.total <= most {
-            held.is_kept = true;
-            self.kept += held.total;
-        }
-        held.is_kept.then_some(held)
     }
 }
 
@@ -218,7 +231,9 @@ mod tests {
             panic!("nothing is being dropped")
         };
         assert!(!drops(&leases, 1, 1500));
+        assert_eq!(leases.refused(), 0);
         assert!(drops(&leases, 2, 1500), "more than may be kept");
+        assert_eq!(leases.refused(), 1);
         drop(one);
         assert!(!is_over(&leases, 1));
         drop(same);

@@ -5,7 +5,8 @@
 //! with their chunks → deletes are applied to both.
 //!
 //! Invariants: the parts can be merged in any order, and on several threads, with the same outcome. In a cache nothing
-//! fails: an entry that cannot be read is dropped, and with it what it might be an older or a newer version of.
+//! fails: an entry that cannot be read is dropped, and with it what it might be an older or a newer version of,
+//! whichever of the keys of its place it was for.
 
 use std::{
     cmp::Reverse,
@@ -103,8 +104,6 @@ struct Part {
     /// With whether a sync vouched for them.
     manifests: Vec<(Sighting, bool)>,
     deletes: Vec<(u128, u64)>,
-    /// Hashes of which something could not be read: nobody knows which of their versions is the newest.
-    unread: Vec<u64>,
 }
 
 impl Merge {
@@ -220,20 +219,17 @@ impl Part {
             of_segment.iter().try_for_each(|sighting| entered.enter(volume, sighting, since))?;
         }
         self.sightings = Vec::new();
-        self.unread.append(&mut entered.unread);
         Ok(entered)
     }
 
     /// Merges large objects, the oldest of a key first, and applies the deletes.
     fn finish(&mut self, volume: &Parts, since: &Since) -> Result<Entered> {
-        let mut entered = Entered { unread: std::mem::take(&mut self.unread), ..Entered::default() };
+        let mut entered = Entered::default();
         self.manifests.sort_unstable_by_key(|(manifest, _)| manifest.generation);
         for (manifest, vouched) in &self.manifests {
             volume.shared.see_generation(manifest.generation);
             // Chunks come before their manifest: a sync that vouches for it vouches for them.
-            if entered.unread.contains(&manifest.hash) {
-                entered.pass_over(volume, manifest);
-            } else if *vouched || is_whole(volume, manifest)? {
+            if *vouched || is_whole(volume, manifest)? {
                 entered.enter(volume, manifest, since)?;
             } else {
                 entered.dropped.torn += 1;
@@ -271,8 +267,6 @@ fn is_whole(volume: &Parts, sighting: &Sighting) -> Result<bool> {
 pub(super) struct Entered {
     kept: u64,
     dropped: Dropped,
-    /// Hashes of entries that the device did not give: the part's.
-    unread: Vec<u64>,
 }
 
 impl Entered {
@@ -283,8 +277,9 @@ impl Entered {
             self.dropped.deleted += 1;
             return Ok(());
         }
+        let index = &volume.catalog.index;
         let (location, grains) = (Location::OnDisk { grain: sighting.grain(volume) }, sighting.grains.into());
-        if let Err(known) = volume.catalog.index.add(hash, location, grains) {
+        if let Err(known) = index.add(hash, location, grains) {
             let older = match self.resolve(volume, sighting, known, since)? {
                 Resolved::Newer => {
                     self.dropped.replaced += 1;
@@ -300,7 +295,13 @@ impl Entered {
                 }
                 Resolved::None => None,
             };
-            volume.catalog.index.put(hash, location, grains, older);
+            index.put(hash, location, grains, older);
+        } else if since.is_unread(index, hash) {
+            if let Some(entry) = index.find(hash, location) {
+                index.remove(hash, entry);
+            }
+            self.pass_over(volume, sighting);
+            return Ok(());
         }
         self.kept += 1;
         Ok(())
@@ -315,7 +316,6 @@ impl Entered {
     /// What the checkpoint has of this key, told from other keys of the same place by reading the frame.
     fn resolve(&mut self, volume: &Parts, sighting: &Sighting, known: Candidates, since: &Since) -> Result<Resolved> {
         let Sighting { hash, generation, .. } = *sighting;
-        let mut resolved = Resolved::None;
         for entry in known {
             match self.header_of(volume, hash, entry, since, |found| found as u64 == hash)? {
                 Known::Rotten(newer) if newer > generation => return Ok(Resolved::Newer),
@@ -326,10 +326,10 @@ impl Entered {
                 }
                 Known::CurrentEntry(_) | Known::Rotten(_) => return Ok(Resolved::Older(entry)),
                 Known::Other => {}
-                Known::Unread => resolved = Resolved::Unread,
             }
         }
-        Ok(resolved)
+        let is_unread = since.is_unread(&volume.catalog.index, hash);
+        Ok(if is_unread { Resolved::Unread } else { Resolved::None })
     }
 
     /// The header of an entry's frame, if its key's hash is the one. An entry without an intact frame of a key
@@ -366,10 +366,10 @@ impl Entered {
                 Ok(Known::Other)
             }
             Err(Error::Io { .. }) if volume.shared.options.mode == Mode::Cache => {
+                since.note_unread(&volume.catalog.index, hash);
                 self.dropped.unread += u64::from(volume.catalog.index.remove(hash, entry).is_some());
-                self.unread.push(hash);
                 volume.medium.cluster_of(grain).into_iter().for_each(|cluster| stays_witness(volume, cluster));
-                Ok(Known::Unread)
+                Ok(Known::Other)
             }
             Err(error) => Err(error),
         }
@@ -413,10 +413,8 @@ enum Known {
     CurrentEntry(Header),
     /// What was the key's frame, of this generation; a get says that it is damaged.
     Rotten(u64),
-    /// Another key's frame, or none.
+    /// Another key's frame, or none, or one that the device does not give.
     Other,
-    /// Nobody knows: the device does not give it, and the entry is dropped.
-    Unread,
 }
 
 enum Resolved {

@@ -1,11 +1,15 @@
 //! What is known to have happened since the checkpoint, and what its entries lead to now.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+};
 
+use parking_lot::Mutex;
 use picaflor_common::HashKeyed;
 use picaflor_format::{BLOCK, frame::Header};
 
-use crate::{Mode, Result, read::cluster_reader::Use, read::parts::Parts};
+use crate::{Mode, Result, index::Index, read::cluster_reader::Use, read::parts::Parts};
 
 pub(super) struct Since {
     /// Deletes, by the short hash, as rows have it.
@@ -14,11 +18,27 @@ pub(super) struct Since {
     scanned: BTreeSet<u32>,
     /// The sequence number of the checkpoint's directory; 0 without one.
     checkpoint: u64,
+    /// Places in the index of which an entry was dropped because the device did not give what it leads to.
+    unread: Mutex<BTreeSet<u64>>,
+    has_unread: AtomicBool,
 }
 
 impl Since {
     pub(super) fn new(deletes: HashKeyed<u64>, scanned: BTreeSet<u32>, checkpoint: u64) -> Self {
-        Self { deletes, scanned, checkpoint }
+        let (unread, has_unread) = Default::default();
+        Self { deletes, scanned, checkpoint, unread, has_unread }
+    }
+
+    /// An entry that may be of this hash, or of any other that has its place, leads to what the device does not give.
+    /// To be told before the entry is dropped.
+    pub(super) fn note_unread(&self, index: &Index, hash: u64) {
+        self.unread.lock().insert(hash & index.told_apart_by());
+        self.has_unread.store(true, SeqCst);
+    }
+
+    /// Whether nobody knows which version of such a key is the newest, unless the index has another entry of it.
+    pub(super) fn is_unread(&self, index: &Index, hash: u64) -> bool {
+        self.has_unread.load(SeqCst) && self.unread.lock().contains(&(hash & index.told_apart_by()))
     }
 
     /// Whether this version was deleted.

@@ -8,7 +8,7 @@ use picaflor::{
 };
 use picaflor_sim::{Fault, FaultyDevice, Rule, kill};
 
-use crate::common::{MIB, body, by_hand, key, read};
+use crate::common::{MIB, body, by_hand, key, read, twins};
 
 const OLD: u64 = 2000;
 
@@ -123,6 +123,41 @@ fn what_the_merge_cannot_read_is_a_miss_and_no_older_version() {
         let found = read(&store, &key(i));
         assert!(found.is_none() || found == expected(i), "{i}: an older version");
     }
+}
+
+#[test]
+fn an_entry_that_the_merge_cannot_read_may_be_of_any_key_of_its_place() {
+    let (keys, mut missed) = (twins(7), 0);
+    for (own, unreadable) in (0..2).flat_map(|own| (1..12).map(move |nth| (own, nth))) {
+        let faulty = Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), 1));
+        let options = by_hand(faulty.clone());
+        let put = |key: usize, version, len| {
+            let store = Store::open(options.clone()).unwrap();
+            store.put(&keys[key], &body(version, len)).unwrap();
+            store
+        };
+        put(1 - own, 1, 900).close().unwrap();
+        put(own, 1, 700).close().unwrap();
+        // Large objects are merged last.
+        let store = put(own, 2, 300_000);
+        store.put(&keys[own], &body(3, 800)).unwrap();
+        store.put(&keys[1 - own], &body(3, 900)).unwrap();
+        store.flush().unwrap();
+        kill(store);
+        let store = Store::open(options).unwrap();
+        faulty.add(Rule::nth(Fault::ReadError, unreadable));
+        let _ = (store.get(&keys[0]), store.get(&keys[1]));
+        faulty.clear_rules();
+        for (key, len) in [(own, 800), (1 - own, 900)] {
+            let found = read(&store, &keys[key]);
+            assert!(
+                found.is_none() || found == Some(body(3, len)),
+                "{own}, {unreadable}: key {key} is of an older version"
+            );
+            missed += u64::from(found.is_none());
+        }
+    }
+    assert!(missed > 4, "{missed}");
 }
 
 #[test]
