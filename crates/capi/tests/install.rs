@@ -84,3 +84,33 @@ fn the_library_has_a_soname_and_its_symbols_are_apart() {
     assert!(within("readelf -p .gnu_debuglink libpicaflor_c.so").contains("libpicaflor_c.so."));
     assert!(within("cat pkgconfig/picaflor.pc").starts_with("prefix=/usr\n"));
 }
+
+/// By the lines of the README, for C and for C++17, with either library; another version is refused.
+#[test]
+fn cmake_finds_it() {
+    let clone = Clone::new();
+    let page = text("crates/capi/README.md");
+    let lines = fenced(&page, "cmake").next().expect("the page has lines for CMake");
+    let pages = text("crates/capi/examples/pages.c");
+    fs::write(clone.folder.path().join("pages.c"), &pages).unwrap();
+    let program = "#include <cstdio>\n#include <picaflor.h>\nint main() { std::printf(\"%u\\n\", \
+                   static_cast<unsigned>(picaflor_interface())); }\n";
+    fs::write(clone.folder.path().join("interface.cpp"), program).unwrap();
+    let list = format!(
+        "cmake_minimum_required(VERSION 3.16)\nproject(pages C CXX)\nset(CMAKE_CXX_STANDARD 17)\n\
+         add_executable(pages pages.c)\n{lines}add_executable(interface interface.cpp)\n\
+         target_link_libraries(interface PRIVATE picaflor::picaflor_static)\n"
+    );
+    fs::write(clone.folder.path().join("CMakeLists.txt"), &list).unwrap();
+    let build = "cmake -S . -B out -DCMAKE_PREFIX_PATH=$HOME/prefix >&2";
+    let printed = clone.run(&format!(
+        "scripts/install c $HOME/prefix\n{build}\ncmake --build out >&2\nout/interface; out/pages example.store"
+    ));
+    assert!(printed.starts_with(&format!("{}\npage: <html>, group 1\n", picaflor_c::INTERFACE)), "{printed}");
+    for version in ["0.2", "1", "0.1.99"] {
+        let other = list.replace("picaflor 0.1 ", &format!("picaflor {version} "));
+        fs::write(clone.folder.path().join("CMakeLists.txt"), other).unwrap();
+        let said = clone.run(&format!("if {build} 2>said; then echo found; else cat said; fi"));
+        assert!(said.contains("compatible with requested") && said.contains("0.1.0"), "{said}");
+    }
+}

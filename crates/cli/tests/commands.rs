@@ -31,6 +31,27 @@ fn check_config_prints_what_a_file_comes_to() {
     assert_eq!(output(folder.path(), &["check-config", "b.toml"]).stdout, text.as_bytes(), "its output is a file");
 }
 
+/// Sizes and places of the page are those of a server, here those of a test.
+#[test]
+fn the_page_on_moving_has_configurations_that_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(["site".to_owned()]).unwrap();
+    std::fs::write(folder.path().join("site.pem"), made.cert.pem()).unwrap();
+    std::fs::write(folder.path().join("site.key"), made.signing_key.serialize_pem()).unwrap();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/MIGRATION.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let there = [("100 GiB", "256 MiB"), ("100 GB", "256 MiB"), ("50 GiB", "256 MiB"), ("4 GiB", "64 MiB")];
+    let there = there.into_iter().chain([("/var/lib/picaflor/", ""), ("/dev/", ""), ("/etc/ssl/", "")]);
+    let page = there.fold(page, |page, (said, here)| page.replace(said, here));
+    let blocks = page.split("```toml\n").skip(1).filter_map(|rest| rest.split_once("\n```"));
+    for (number, (toml, _)) in blocks.clone().enumerate() {
+        std::fs::write(folder.path().join("a.toml"), toml).unwrap();
+        let done = output(folder.path(), &["check-config", "a.toml"]);
+        assert!(done.status.success(), "{number}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+    assert_eq!(blocks.count(), 4);
+}
+
 #[test]
 fn check_config_names_the_line_and_the_key() {
     let folder = tempfile::tempdir().unwrap();

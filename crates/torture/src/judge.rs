@@ -144,8 +144,8 @@ impl Run<'_> {
         if must && self.looks_sound() {
             return self.missing(key, error.to_string());
         }
-        // One that was cut may have lost a piece: on a device that is not honest; or past its expiry, before the clock was
-        // set back.
+        // One that was cut may have lost a piece: on a device that is not honest; or past its expiry, before the clock
+        // was set back.
         let outlived = self.oracle.has_outlived(key);
         let in_pieces = outlived || !self.plan.is_honest() && self.oracle.is_longer(key, self.plan.piece());
         let is_damage = matches!(error, Error::Damaged { .. });

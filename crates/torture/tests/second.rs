@@ -138,8 +138,8 @@ fn no_seed_that_found_something_is_violated() {
     found(&[(110_012_265, "lazy-reads")]);
     // Of the oracle: what memory said after the power had failed decided what was lost.
     found(&[(110_068_722, "simple")]);
-    // A cache that was closed before its scrub forgot what a crash had left in doubt: large objects that had lost a piece
-    // were handed out, and what had left before was called damaged.
+    // A cache that was closed before its scrub forgot what a crash had left in doubt: large objects that had lost a
+    // piece were handed out, and what had left before was called damaged.
     let caches = [137_001_210, 137_000_669].into_iter();
     tortured(caches.map(|seed| Plan::new(seed, Some(Mode::Cache)).extended()));
     // An opening of a cache dropped an entry that it could not read, which was another key's of the same place.

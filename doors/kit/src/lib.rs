@@ -1,4 +1,4 @@
-//! What tests of several doors need: a real nginx as origin.
+//! What tests and measurements of several doors need: a real nginx as origin; tails and memory.
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
 use std::{
@@ -116,4 +116,37 @@ impl Drop for Origin {
 pub fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().and_then(Path::parent).unwrap().join("examples").join(name)
+}
+
+/// What the programs measure that put a door beside the usual alternative.
+pub mod beside {
+    use std::{process::Command, time::Duration};
+
+    /// Resident bytes of this process.
+    pub fn resident() -> u64 {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
+    }
+
+    /// Numbers below `below` that have no order, the same each time.
+    pub fn random(count: usize, below: usize) -> impl Iterator<Item = usize> {
+        let mut state = 1_u64;
+        (0..count).map(move |_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        })
+    }
+
+    /// Prints p50, p99 and p99.9.
+    pub fn print_tails(what: &str, mut times: Vec<Duration>) {
+        times.sort_unstable();
+        let at = |part: f64| times[(times.len() as f64 * part) as usize].as_secs_f64() * 1e6;
+        println!("{what}: p50 {:.1} us, p99 {:.1} us, p99.9 {:.1} us", at(0.5), at(0.99), at(0.999));
+    }
+
+    /// Ends as by `kill -9`.
+    pub fn die() -> ! {
+        let _ = Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
+        std::process::abort()
+    }
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use doors_kit::beside::{print_tails, random, resident};
 use picaflor_pingora::{Picaflor, picaflor::Options};
 use pingora_cache::{CacheKey, CacheMeta, MemCache, Storage, trace::Span};
 use pingora_http::ResponseHeader;
@@ -26,12 +27,6 @@ fn meta() -> pingora_core::Result<CacheMeta> {
     }
     let now = SystemTime::now();
     Ok(CacheMeta::new(now + Duration::from_secs(600), now, 0, 0, head))
-}
-
-/// Resident bytes of this process.
-fn resident() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -56,10 +51,9 @@ async fn main() -> pingora_core::Result<()> {
     }
     println!("fills: {:.1} us each", begin.elapsed().as_secs_f64() * 1e6 / objects as f64);
     println!("memory: {} bytes an object", resident().saturating_sub(before) / objects as u64);
-    let (mut times, mut random, mut misses) = (Vec::with_capacity(HITS), 1_u64, 0);
-    for _ in 0..HITS {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let key = key((random >> 33) as usize % objects);
+    let (mut times, mut misses) = (Vec::with_capacity(HITS), 0);
+    for number in random(HITS, objects) {
+        let key = key(number);
         let begin = Instant::now();
         match storage.lookup(&key, &span).await? {
             Some((_, mut hit)) => while hit.read_body().await?.is_some() {},
@@ -67,8 +61,7 @@ async fn main() -> pingora_core::Result<()> {
         }
         times.push(begin.elapsed());
     }
-    times.sort_unstable();
-    let at = |part: f64| times[(HITS as f64 * part) as usize].as_secs_f64() * 1e6;
-    println!("hits: p50 {:.1} us, p99 {:.1} us, p99.9 {:.1} us; {misses} misses", at(0.5), at(0.99), at(0.999));
+    print_tails("hits", times);
+    println!("{misses} misses");
     Ok(())
 }

@@ -129,11 +129,19 @@ impl Picaflor {
         Ok(note.filter(|(of, _)| *of == fill).unwrap_or((fill, meta)))
     }
 
-    /// Puts a response that is one frame again, with other headers.
-    async fn put_again(&self, object: &Object, body: &Bytes, metadata: Bytes) -> Result<()> {
+    /// Puts a response again, with other headers: of a large one a chunk is in memory.
+    async fn put_again(&self, object: &Object, metadata: Bytes) -> Result<()> {
         let expiry = object.expires().map_or(Expiry::Never, Expiry::At);
         let options = PutOptions::new().metadata(metadata).group(object.group()).expiry(expiry);
-        self.store.put_with_async(object.key(), body, &options).await.map_err(failed)
+        if let Some(body) = object.body_in_memory() {
+            return self.store.put_with_async(object.key(), &body, &options).await.map_err(failed);
+        }
+        let mut stream = self.store.put_stream(object.key(), Some(object.len()), options).map_err(failed)?;
+        let mut chunks = object.chunks(0..object.len());
+        while let Some(piece) = chunks.next_async().await {
+            stream.write_async(piece.map_err(failed)?).await.map_err(failed)?;
+        }
+        stream.finish_async().await.map_err(failed)
     }
 }
 
@@ -196,7 +204,7 @@ impl Storage for Picaflor {
 
     /// An invalidation also keeps a fill that is under way out of the store: what it brings may be older.
     async fn purge(&'static self, target: PurgeTarget<'_>, kind: PurgeType, _: &SpanHandle) -> Result<PurgeOutcome> {
-        // No entry has an identity of its own here, so this names none.
+        // A key has one entry, which Pingora's contract gives no identity of its own: this names none.
         if matches!(target, PurgeTarget::Exact(CacheEntryKey::Identified { .. })) {
             return Ok(PurgeOutcome::NotFound);
         }
@@ -213,8 +221,8 @@ impl Storage for Picaflor {
         Ok(if found { PurgeOutcome::Purged(None) } else { PurgeOutcome::NotFound })
     }
 
-    /// A response that is one frame is put again as stale; a larger one is deleted, for a note on it could be evicted
-    /// before it. A fill that is under way is let alone, as Pingora's contract has it.
+    /// The response is put again as stale; of a larger one each chunk is read and written, as a note on it could be
+    /// evicted before it. A fill that is under way is let alone, as Pingora's contract has it.
     async fn expire(&'static self, target: PurgeTarget<'_>, _: &SpanHandle) -> Result<PurgeOutcome> {
         if matches!(target, PurgeTarget::Exact(CacheEntryKey::Identified { .. })) {
             return Ok(PurgeOutcome::NotFound);
@@ -222,13 +230,13 @@ impl Storage for Picaflor {
         let key = record::response_key(target.key());
         let _one_at_a_time = self.lock(&key).await;
         let Some(object) = self.store.get_async(&key).await.map_err(failed)? else { return Ok(PurgeOutcome::NotFound) };
-        // Deletes have a bound of their own: a crash does not bring the fresh one back.
-        self.store.delete_async(&key).await.map_err(failed)?;
-        let (Some(body), Ok((fill, mut meta))) = (object.body_in_memory(), record::decode(object.metadata())) else {
-            return Ok(PurgeOutcome::Purged(None));
-        };
+        let meta = self.meta_of(&object).await;
+        // Deletes have a bound of their own: a crash does not bring the fresh one back, nor a note that it is fresh.
+        let keys = [&key[..], &record::note_key(&key)];
+        self.store.delete_many_async(&keys).await.map_err(failed)?;
+        let Ok((fill, mut meta)) = meta else { return Ok(PurgeOutcome::Purged(None)) };
         meta.expire_at(SystemTime::now());
-        let put = self.put_again(&object, &body, record::encode(fill, &meta)?).await;
+        let put = self.put_again(&object, record::encode(fill, &meta)?).await;
         Ok(if put.is_ok() { PurgeOutcome::Expired } else { PurgeOutcome::Purged(None) })
     }
 
@@ -243,7 +251,7 @@ impl Storage for Picaflor {
         }
         let metadata = record::encode(fill, meta)?;
         match object.body_in_memory() {
-            Some(body) => self.put_again(&object, &body, metadata).await?,
+            Some(_) => self.put_again(&object, metadata).await?,
             None => {
                 let options = PutOptions::new().metadata(metadata).neighbour(key.clone());
                 self.store.put_with_async(&record::note_key(&key), b"", &options).await.map_err(failed)?;

@@ -212,20 +212,26 @@ async fn a_purge_deletes_and_an_invalidation_keeps_a_fill_out() {
 }
 
 #[tokio::test]
-async fn expired_is_stale_at_once_or_gone() {
+async fn expired_is_stale_at_once_and_fresh_again_by_a_304() {
     let storage = Picaflor::open(options()).unwrap();
     let span = Span::inactive().handle();
-    for (len, outcome) in [(1000, PurgeOutcome::Expired), (2_000_000, PurgeOutcome::Purged(None))] {
+    for len in [1000, 300_000, 2_000_000] {
         let (key, body) = (key(&len.to_string()), body(len));
         let target = key.to_compact();
         assert_eq!(storage.expire(PurgeTarget::Active(&target), &span).await.unwrap(), PurgeOutcome::NotFound);
         fill(storage, &key, "\"1\"", &body).await;
-        assert_eq!(storage.expire(PurgeTarget::Active(&target), &span).await.unwrap(), outcome);
-        let found = lookup(storage, &key).await;
-        assert_eq!(found.is_some(), outcome == PurgeOutcome::Expired);
-        if let Some((meta, mut hit)) = found {
-            assert!(!meta.is_fresh(SystemTime::now() + Duration::from_millis(1)));
+        // With headers of its own and, of a large one, in a note: neither makes it fresh.
+        for _ in 0..2 {
+            let mut held = lookup(storage, &key).await.unwrap().1;
+            assert_eq!(storage.expire(PurgeTarget::Active(&target), &span).await.unwrap(), PurgeOutcome::Expired);
+            let (stale, mut hit) = lookup(storage, &key).await.unwrap();
+            assert!(!stale.is_fresh(SystemTime::now() + Duration::from_millis(1)));
             assert_eq!(read(&mut hit).await, body);
+            assert_eq!(read(&mut held).await, body);
+            let until = SystemTime::now() + Duration::from_secs(6000);
+            let newer = CacheMeta::new(until, stale.created(), 0, 0, meta("\"1\"").response_header_copy());
+            assert!(storage.update_meta(&key, &newer, &span).await.unwrap());
+            assert!(lookup(storage, &key).await.unwrap().0.is_fresh(SystemTime::now()));
         }
     }
 }

@@ -110,7 +110,9 @@ impl Object {
     }
 }
 
-/// A store; see the stub file.
+/// A store of objects in one file, which one process has open at a time; any thread may call it. Keys are bytes or
+/// text, bodies anything with a buffer of bytes. Each call that may wait has a twin named `_async`, for which no thread
+/// waits.
 #[pyclass(frozen)]
 struct Store {
     /// None once it is closed.
@@ -166,6 +168,7 @@ impl Store {
         Ok(Self { open: RwLock::new(Some(store)) })
     }
 
+    /// Puts an object, replacing the one before.
     #[pyo3(signature = (key, body, *, metadata = None, ttl = None, group = 0, neighbour = None))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn put(
@@ -183,6 +186,7 @@ impl Store {
         py.detach(|| store.put_with(key.as_ref(), body.as_ref(), &options)).map_err(failed)
     }
 
+    /// As put, for a task.
     #[pyo3(signature = (key, body, *, metadata = None, ttl = None, group = 0, neighbour = None))]
     async fn put_async(
         &self,
@@ -198,46 +202,78 @@ impl Store {
         self.store()?.put_with_async(key.as_ref(), body.as_ref(), &options).await.map_err(failed)
     }
 
+    /// Body, metadata and the rest; None if there is none.
     fn get_object(&self, py: Python<'_>, key: Key) -> PyResult<Option<Object>> {
         let store = self.store()?;
         Ok(py.detach(|| store.get(key.as_ref())).map_err(failed)?.map(Object))
     }
 
+    /// As get_object, for a task.
     async fn get_object_async(&self, key: Key) -> PyResult<Option<Object>> {
         Ok(self.store()?.get_async(key.as_ref()).await.map_err(failed)?.map(Object))
     }
 
+    /// The body as a memoryview on the store's own bytes, which it pins; None if there is none.
     fn get<'py>(&self, py: Python<'py>, key: Key) -> PyResult<Option<Bound<'py, PyMemoryView>>> {
         self.get_object(py, key)?.map(|object| object.body(py)).transpose()
     }
 
+    /// As get, for a task.
     async fn get_async(&self, key: Key) -> PyResult<Option<Py<PyMemoryView>>> {
         let Some(object) = self.store()?.get_async(key.as_ref()).await.map_err(failed)? else { return Ok(None) };
         let body = object.body_async().await.map_err(failed)?;
         Python::attach(|py| Ok(Some(view::memory(py, body)?.unbind())))
     }
 
+    /// Deletes an object and says whether it was there.
     fn delete(&self, py: Python<'_>, key: Key) -> PyResult<bool> {
         let store = self.store()?;
         py.detach(|| store.delete(key.as_ref())).map_err(failed)
     }
 
+    /// As delete, for a task.
     async fn delete_async(&self, key: Key) -> PyResult<bool> {
         self.store()?.delete_async(key.as_ref()).await.map_err(failed)
     }
 
+    /// Returns when everything put and deleted before is durable.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         let store = self.store()?;
         py.detach(|| store.flush()).map_err(failed)
     }
 
+    /// As flush, for a task.
     async fn flush_async(&self) -> PyResult<()> {
         self.store()?.flush_async().await.map_err(failed)
     }
 
+    /// Makes everything durable and lets others open the file. Views stay.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let Some(store) = self.open.write().take() else { return Ok(()) };
         py.detach(|| store.close()).map_err(failed)
+    }
+
+    /// As close, for a task.
+    async fn close_async(&self) -> PyResult<()> {
+        let open = self.open.write().take();
+        match open {
+            Some(store) => store.close_async().await.map_err(failed),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether there is an object with this key, for a task; `key in store` for others.
+    async fn contains_async(&self, key: Key) -> PyResult<bool> {
+        self.store()?.contains_async(key.as_ref()).await.map_err(failed)
+    }
+
+    /// As keys, for a task.
+    async fn keys_async(&self) -> PyResult<Vec<Py<PyBytes>>> {
+        let (mut keys, mut all) = (self.store()?.keys(), Vec::new());
+        while let Some(entry) = keys.next_async().await {
+            all.push(entry.key);
+        }
+        Ok(Python::attach(|py| all.iter().map(|key| PyBytes::new(py, key).unbind()).collect()))
     }
 
     /// All keys, in the order in which they lie on the device.
@@ -247,6 +283,7 @@ impl Store {
         Ok(keys.iter().map(|key| PyBytes::new(py, key).unbind()).collect())
     }
 
+    /// What it holds, and why gets missed and puts were refused.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.store()?.stats();
         let all = PyDict::new(py);
@@ -288,6 +325,15 @@ impl Store {
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
         slf
+    }
+
+    async fn __aenter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_error))]
+    async fn __aexit__(&self, _error: Py<pyo3::types::PyTuple>) -> PyResult<()> {
+        self.close_async().await
     }
 
     #[pyo3(signature = (*_error))]

@@ -1,5 +1,6 @@
 """The store as a Python program sees it."""
 
+import ast
 import asyncio
 import gc
 import os
@@ -90,6 +91,40 @@ def test_async_twins(store):
         assert await store.delete_async("large") and await store.get_async("large") is None
 
     asyncio.run(use())
+
+
+def test_async_from_open_to_close(tmp_path):
+    async def use():
+        async with picaflor.Store(tmp_path / "cache.store", capacity=64 << 20) as store:
+            await store.put_async("a", b"1")
+            assert await store.contains_async("a") and not await store.contains_async("b")
+            assert await store.keys_async() == [b"a"]
+        await store.close_async()
+        with pytest.raises(picaflor.Error, match="closed"):
+            await store.get_async("a")
+
+    asyncio.run(use())
+
+
+def test_the_stub_is_what_is_there_with_words_and_twins():
+    stub = ast.parse((Path(picaflor.__file__).parent / "__init__.pyi").read_text())
+    classes = {node.name: node for node in stub.body if isinstance(node, ast.ClassDef)}
+    for kind in [picaflor.Store, picaflor.Object]:
+        told = dict(told_of(classes[kind.__name__]))
+        there = {name for name, value in vars(kind).items() if callable(value) or hasattr(value, "__get__")}
+        public = {name for name in there if not name.startswith("_")}
+        assert public == {name for name in told if not name.startswith("_")}
+        assert {name for name in told if name.startswith("_")} <= there | {"__init__"}
+    for name, node in told_of(classes["Store"]):
+        if name.startswith("_"):
+            continue
+        assert ast.get_docstring(node) and getattr(picaflor.Store, name).__doc__, name
+        # Statistics do not wait.
+        assert name == "stats" or name.endswith("_async") or hasattr(picaflor.Store, name + "_async"), name
+
+
+def told_of(node):
+    return [(each.name, each) for each in node.body if hasattr(each, "args")]
 
 
 def test_threads_share_a_store(store):

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::{Miss, Refusal};
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
+    ($($(#[doc = $help:literal])+ $name:ident),+ $(,)?) => {
         /// Live counters of one store.
         #[derive(Default)]
         pub(crate) struct Counters {
@@ -19,7 +19,7 @@ macro_rules! counters {
         #[cfg_attr(feature = "serde", derive(serde::Serialize))]
         #[non_exhaustive]
         pub struct Counts {
-            $($(#[$doc])* pub $name: u64,)+
+            $($(#[doc = $help])+ pub $name: u64,)+
         }
 
         impl Counters {
@@ -30,9 +30,9 @@ macro_rules! counters {
 
         #[cfg(feature = "metrics")]
         impl Counts {
-            /// Each with the name by which a recorder of metrics knows it.
-            pub(crate) fn each(&self, mut tell: impl FnMut(&'static str, u64)) {
-                $(tell(concat!("picaflor_store_", stringify!($name), "_total"), self.$name);)+
+            /// Each with the name by which a recorder of metrics knows it, and what it is.
+            pub(crate) fn each(&self, mut tell: impl FnMut(&'static str, &'static str, u64)) {
+                $(tell(concat!("picaflor_store_", stringify!($name), "_total"), concat!($($help),+).trim(), self.$name);)+
             }
         }
     };
@@ -88,7 +88,8 @@ counters! {
     neighbours_used,
     /// Gets that waited for a read another get had begun.
     reads_shared,
-    /// Times that a large object was not kept for its handles, whose next read may fail: they keep an eighth of a device.
+    /// Times that a large object was not kept for its handles, which keep an eighth of a device: a read of theirs may
+    /// fail.
     leases_refused,
     /// Bytes written to devices.
     device_written,

@@ -5,8 +5,8 @@
 //! with their chunks → deletes are applied to both.
 //!
 //! Invariants: the parts can be merged in any order, and on several threads, with the same outcome. In a cache nothing
-//! fails: an entry that cannot be read is dropped, and with it what it might be an older or a newer version of, whichever
-//! of the keys of its place it was for.
+//! fails: an entry that cannot be read is dropped, and with it what it might be an older or a newer version of,
+//! whichever of the keys of its place it was for.
 
 use std::{
     cmp::Reverse,

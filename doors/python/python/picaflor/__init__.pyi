@@ -92,21 +92,32 @@ class Store:
         ttl: float | None = None,
         group: int = 0,
         neighbour: bytes | str | None = None,
-    ) -> None: ...
+    ) -> None:
+        """As :meth:`put`, for a task."""
     def get(self, key: bytes | str) -> memoryview | None:
         """The body, read-only, on the store's own bytes, which the view pins; None if there is none."""
-    async def get_async(self, key: bytes | str) -> memoryview | None: ...
+    async def get_async(self, key: bytes | str) -> memoryview | None:
+        """As :meth:`get`, for a task."""
     def get_object(self, key: bytes | str) -> Object | None:
         """Body, metadata and the rest."""
-    async def get_object_async(self, key: bytes | str) -> Object | None: ...
+    async def get_object_async(self, key: bytes | str) -> Object | None:
+        """As :meth:`get_object`, for a task."""
     def delete(self, key: bytes | str) -> bool:
         """Deletes an object and says whether it was there. Durable within a second; then no crash brings it back."""
-    async def delete_async(self, key: bytes | str) -> bool: ...
+    async def delete_async(self, key: bytes | str) -> bool:
+        """As :meth:`delete`, for a task."""
     def flush(self) -> None:
         """Returns when everything put and deleted before is durable."""
-    async def flush_async(self) -> None: ...
+    async def flush_async(self) -> None:
+        """As :meth:`flush`, for a task."""
     def close(self) -> None:
         """Makes everything durable and lets others open the file. Views stay. A second time it does nothing."""
+    async def close_async(self) -> None:
+        """As :meth:`close`, for a task."""
+    async def contains_async(self, key: bytes | str) -> bool:
+        """Whether there is an object with this key, for a task; ``key in store`` for others."""
+    async def keys_async(self) -> list[bytes]:
+        """As :meth:`keys`, for a task."""
     def keys(self) -> list[bytes]:
         """All keys, in the order in which they lie on the device, which is read from end to end."""
     def stats(self) -> dict[str, Any]:
@@ -116,6 +127,10 @@ class Store:
     def __delitem__(self, key: bytes | str) -> None: ...
     def __contains__(self, key: bytes | str) -> bool: ...
     def __len__(self) -> int: ...
+    async def __aenter__(self) -> Store: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
     def __enter__(self) -> Store: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
