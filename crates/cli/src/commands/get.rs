@@ -65,7 +65,7 @@ pub(crate) struct Get {
     metadata: bool,
     /// Where the body lies on the device, instead of the body
     #[arg(long = "where", conflicts_with_all = ["range", "metadata"])]
-    place: bool,
+    locate: bool,
     #[command(flatten)]
     form: KeyForm,
 }
@@ -111,7 +111,7 @@ impl Span {
 impl Get {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let key = self.form.argument(&self.key).map_err(Failure::Usage)?;
-        if self.place {
+        if self.locate {
             return self.locate(&key);
         }
         if let Some(client) = self.store.shared()? {
