@@ -129,6 +129,15 @@ fn a_large_body_goes_through_in_pieces() {
     assert!(folder.good(&["get", "a.store", "copy", "--range=-3"]) == body[body.len() - 3..]);
     bad(&folder.run(&["get", "a.store", "copy", "--range", "20000000-"]), 1, &["20,000,000 bytes"]);
     bad(&folder.run(&["get", "a.store", "copy", "--range", "5-1"]), 2, &["ends before it begins"]);
+    let parts = text(&folder.good(&["get", "a.store", "film", "--where"]));
+    let device = fs::read(folder.path("a.store")).unwrap();
+    let part = |line: &str| {
+        let numbers: Vec<usize> = line.splitn(3, ' ').take(2).map(|number| number.parse().unwrap()).collect();
+        assert!(line.ends_with(" a.store"), "{line}");
+        device[numbers[0]..numbers[0] + numbers[1]].to_vec()
+    };
+    assert!(parts.lines().count() > 20_000_000 / (256 << 10) && parts.lines().flat_map(part).eq(body.iter().copied()));
+    bad(&folder.run(&["get", "a.store", "none", "--where"]), 1, &["none is not there"]);
     let listed = text(&folder.good(&["ls", "--long", "a.store"]));
     assert_eq!(listed.matches("19.07 MiB").count(), 2, "{listed}");
     bad(&folder.run_with(&["put", "a.store", "more"], &noise(60_000_000, 1)), 1, &["too large", "quarter"]);

@@ -184,6 +184,7 @@ pub use ops::fetch::Fetched;
 pub use ops::fetches::FetchError;
 pub use ops::get::TryGet;
 pub use ops::list::{Entry, Keys};
+pub use ops::locate::Extent;
 pub use ops::map::ClusterMap;
 pub use ops::stream::PutStream;
 pub use picaflor_device as device;

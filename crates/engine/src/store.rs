@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use picaflor_format::journal::Record;
+use picaflor_format::{frame::GRAIN, journal::Record};
 
 use crate::{
     Error, Options, Priority, Receipt, Result, Stats,
@@ -246,10 +246,13 @@ impl Store {
         }
         let index_bytes = shared.index_bytes.load(Relaxed);
         let objects: u64 = self.recovered_volumes().iter().map(|volume| volume.catalog.index.objects()).sum();
+        let grains: u64 = self.recovered_volumes().iter().map(|volume| volume.catalog.index.grains()).sum();
+        let in_tables: u64 = volumes.iter().filter(|_| self.layout().is_some()).map(|volume| volume.live_bytes).sum();
         let capacity: u64 = self.recovered_volumes().iter().map(|volume| volume.log.superblock().capacity).sum();
         Stats {
             objects: objects + self.layout().map_or(0, |layout| layout.objects()),
             counting: self.layout().is_some_and(|layout| layout.is_counting()),
+            live_bytes: grains * GRAIN as u64 + in_tables,
             index_bytes,
             memory_objects: shared.memory.len() as u64
                 + self.recovered_volumes().iter().map(|volume| volume.catalog.count_staged()).sum::<u64>(),

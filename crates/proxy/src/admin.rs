@@ -178,17 +178,17 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
         ("GET", "/metrics") => {
             let mut text = String::with_capacity(16 << 10);
             Total(&proxy.counters).prometheus(&mut text);
-            let store = serde_json::to_value(proxy.store.stats()).unwrap_or_default();
-            metrics::walk("picaflor_store", "Of the store:", &store, &mut text);
-            let (buffered, uptime) = (json!(proxy.fills.buffered()), json!(proxy.started.elapsed().as_secs()));
-            let help = "Body bytes kept for clients that share a fetch.";
-            metrics::walk("picaflor_fill_buffered_bytes", help, &buffered, &mut text);
             metrics::purges(&proxy.purges.stats(), &mut text);
-            metrics::walk("picaflor_uptime_seconds", "Seconds since the proxy started.", &uptime, &mut text);
+            let (buffered, uptime) = (proxy.fills.buffered() as f64, proxy.started.elapsed().as_secs_f64());
+            let mut gauges = vec![
+                ("picaflor_fill_buffered_bytes", "Body bytes kept for clients that share a fetch.", buffered),
+                ("picaflor_uptime_seconds", "Seconds since the proxy started.", uptime),
+            ];
             if let Some(tls) = &proxy.tls {
                 let help = "When the first certificate expires, in seconds since 1970.";
-                metrics::walk("picaflor_tls_certificate_expires_seconds", help, &json!(tls.expires()), &mut text);
+                gauges.push(("picaflor_tls_certificate_expires_seconds", help, tls.expires() as f64));
             }
+            text += &metrics::now(&proxy.store.stats(), &gauges);
             reply(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
         }
         ("GET", "/stats") => {

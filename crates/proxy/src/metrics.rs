@@ -1,5 +1,5 @@
 //! Counters. Each worker has its own and alone writes them; readers add them up. Names come from the closed lists
-//! in `reason`; the store's counters are rendered by walking its statistics, so new ones appear by themselves.
+//! in `reason`; what the store and the process say of themselves goes through a recorder of the crate `metrics`.
 
 use std::{
     fmt::Write as _,
@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use ::metrics::{describe_gauge, gauge};
+use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::{Map, Value, json};
 
 use crate::reason::{Broken, Bypass, Denied, NoAnswer, NotStored, OriginFailure, Outcome, TlsFailure};
@@ -250,30 +252,20 @@ pub(crate) fn purges(stats: &Value, out: &mut String) {
     }
 }
 
-/// Every number in nested statistics becomes a metric, its path the name; texts become labels of an info line. `help`
-/// says of what they are.
-pub(crate) fn walk(prefix: &str, help: &str, value: &Value, out: &mut String) {
-    let mut one = |name: &str, label: &str, n: &dyn std::fmt::Display| {
-        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} untyped\n{name}{label} {n}");
-    };
-    match value {
-        Value::Number(n) => one(prefix, "", n),
-        Value::Bool(b) => one(prefix, "", &u8::from(*b)),
-        Value::String(text) => {
-            let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', " ");
-            one(&format!("{prefix}_info"), &format!("{{value=\"{text}\"}}"), &1);
+/// What there is now: the version, the store, the process, and these numbers with their names and what they are.
+pub(crate) fn now(stats: &picaflor::Stats, gauges: &[(&'static str, &'static str, f64)]) -> String {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    ::metrics::with_local_recorder(&recorder, || {
+        stats.record("proxy");
+        let process = metrics_process::Collector::default();
+        process.describe();
+        process.collect();
+        describe_gauge!("picaflor_build_info", "The version of the program.");
+        gauge!("picaflor_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+        for (name, help, value) in gauges {
+            describe_gauge!(*name, *help);
+            gauge!(*name).set(*value);
         }
-        Value::Object(map) => {
-            for (key, value) in map {
-                let name: String = key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-                walk(&format!("{prefix}_{name}"), &format!("{help} {}", key.replace('_', " ")), value, out);
-            }
-        }
-        Value::Array(items) => {
-            for (n, value) in items.iter().enumerate() {
-                walk(&format!("{prefix}_{n}"), &format!("{help} {n}"), value, out);
-            }
-        }
-        Value::Null => {}
-    }
+    });
+    recorder.handle().render()
 }

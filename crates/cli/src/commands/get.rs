@@ -18,7 +18,7 @@ use picaflor_shared::Client;
 use super::Failure;
 use crate::{
     human,
-    key::{KeyForm, shown},
+    key::{KeyForm, harmless, shown},
     open::OneStore,
     output::{self, Output},
 };
@@ -33,8 +33,15 @@ Examples:
       picaflor get picaflor.store http://example.com/film.mp4 --range 0-1023 | file -
       picaflor get picaflor.store http://example.com/film.mp4 --range=-1024 | xxd
 
+  Where it lies, and its first bytes there:
+      picaflor get picaflor.store http://example.com/logo.png --where
+      xxd -s 524444 -l 64 picaflor.store
+
   A key as `ls` shows it:
       picaflor get picaflor.store --escaped 'a\\x00b'
+
+--where prints a line for each part of the body that lies by itself, in their order: its first byte on the device, how \
+many bytes, and the device. A large object has a part for each chunk.
 
 Every piece is verified before it is written. A file appears under its name only when it is whole. Exit codes: 0 done, \
 1 not there, or it could not be read, 3 it is there and does not verify.";
@@ -56,6 +63,9 @@ pub(crate) struct Get {
     /// The metadata instead of the body
     #[arg(short, long, conflicts_with = "range")]
     metadata: bool,
+    /// Where the body lies on the device, instead of the body
+    #[arg(long = "where", conflicts_with_all = ["range", "metadata"])]
+    place: bool,
     #[command(flatten)]
     form: KeyForm,
 }
@@ -101,6 +111,9 @@ impl Span {
 impl Get {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let key = self.form.argument(&self.key).map_err(Failure::Usage)?;
+        if self.place {
+            return self.locate(&key);
+        }
         if let Some(client) = self.store.shared()? {
             return self.fetch(&client, &key);
         }
@@ -113,6 +126,27 @@ impl Get {
         let range = self.range(object.len())?;
         let piece = |piece: picaflor::Result<Bytes>| piece.map_err(|e| self.broken(&key, e));
         self.write(range.end - range.start, object.chunks(range).map(piece))
+    }
+
+    /// Where the body lies, instead of it.
+    fn locate(&self, key: &[u8]) -> Result<(), Failure> {
+        self.store.refuse_socket("--where is for the file or device itself")?;
+        let store = self.store.read()?;
+        let Some(extents) = store.locate(key)? else {
+            // Only a get says why.
+            return Err(store.get(key).err().map_or_else(|| self.nothing(&store, key), Failure::from));
+        };
+        if extents.is_empty() {
+            let why = "it is there; where objects are files or entries of tables, the store does not say where";
+            return Err(Failure::Failed(format!("{}: {}: {why}", self.store.name(), shown(key))));
+        }
+        let volumes = store.stats().volumes;
+        let line = |extent: &picaflor::Extent| {
+            let place = volumes.get(extent.volume).map_or_else(String::new, |volume| harmless(&volume.place));
+            format!("{} {} {place}\n", extent.offset, extent.len)
+        };
+        let lines: String = extents.iter().map(line).collect();
+        self.write(lines.len() as u64, std::iter::once(Ok(lines.into())))
     }
 
     /// Why a piece of a large object is missing.

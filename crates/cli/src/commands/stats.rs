@@ -195,6 +195,12 @@ fn held(stats: &Value) -> Rows {
             format!("{} (of a large object one a piece), index {index}", human::count(number(stats, "/objects"))),
         ),
     ];
+    let (live, removed) = (number(stats, "/live_bytes"), number(stats, "/counts/removed_bytes"));
+    if removed > 0 && live > 0 {
+        let age = removed as f64 / live as f64;
+        let since = format!("{} live, {} left since it was opened", human::size(live), human::size(removed));
+        rows.push(("storage age".into(), format!("{age:.2}: {since}")));
+    }
     if stats.pointer("/counting").and_then(Value::as_bool) == Some(true) {
         let why = "the count was lost, by a crash or by a close of a full store that had no room left for it: entries and \
                    live bytes are those last noted, till the store that is open for writing has gone through its tables";

@@ -143,6 +143,8 @@ pub trait Listing: Send + Sync {
 
 /// A key's version that is not there any more.
 pub struct Former {
+    /// Bytes that it took; of a large object, without its chunks.
+    pub bytes: u64,
     /// Of a large object.
     pub manifest: Option<Manifest>,
 }

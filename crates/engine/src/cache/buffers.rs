@@ -381,6 +381,15 @@ impl Buffers {
         Some(self.homes.get(slot as usize)?.load(Acquire)).filter(|home| *home != NO_HOME)
     }
 
+    /// The cluster that this slot is written to, or came from; none is known of one that was not begun to be written.
+    pub(crate) fn cluster(&self, slot: u32) -> Option<u32> {
+        match &*self.slot_if_any(slot)?.read() {
+            Slot::Open(open) => open.cluster,
+            Slot::Filled(filled) => Some(filled.cluster),
+            Slot::Free => None,
+        }
+    }
+
     /// Every byte of this slot is on the device, in this cluster.
     pub(crate) fn set_home(&self, slot: u32, cluster: u32) {
         self.homes[slot as usize].store(cluster, Release);

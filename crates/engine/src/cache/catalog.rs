@@ -20,6 +20,7 @@ use crate::{
     base::frame::{Draft, Frame},
     base::medium::Medium,
     base::places::Places,
+    base::stats::add,
     cache::buffers::{Buffers, Slot},
     index::{Entered, Index, IndexEntry, Location},
     shared::Shared,
@@ -65,12 +66,18 @@ impl Catalog {
     pub(crate) fn drop_entry(&self, hash: u64, entry: IndexEntry) -> bool {
         let removed = self.index.remove(hash, entry);
         if let Some(entry) = removed {
+            self.count_removed(entry);
             self.forget_live(entry);
             self.placer.drop_copies(hash);
             self.placer.drop_hints(hash);
             self.shared.memory.remove(hash);
         }
         removed.is_some()
+    }
+
+    /// What an entry leads to left the store.
+    pub(crate) fn count_removed(&self, entry: IndexEntry) {
+        add(&self.shared.counters.removed_bytes, u64::from(entry.grains()) * GRAIN as u64);
     }
 
     /// A key has a new entry, in place of `old` if that is given: what it replaced leaves the accounts and memory.

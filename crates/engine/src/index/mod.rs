@@ -25,6 +25,8 @@ pub(crate) struct Index {
     segments: Box<[RwLock<Segment>]>,
     bits: u32,
     objects: AtomicU64,
+    /// Grains of what all entries lead to.
+    grains: AtomicU64,
     /// Bytes of the segments.
     own_bytes: AtomicU64,
     /// Bytes of the indexes of all volumes of the store.
@@ -66,7 +68,8 @@ impl Index {
     pub(crate) fn new(bits: u32, bytes: Arc<AtomicU64>) -> Self {
         let segments = (0..1usize << bits).map(|_| RwLock::new(Segment::default())).collect::<Box<[_]>>();
         bytes.fetch_add(Self::empty_bytes(bits), Relaxed);
-        Self { segments, bits, objects: AtomicU64::new(0), own_bytes: AtomicU64::new(0), bytes }
+        let (objects, grains, own_bytes) = Default::default();
+        Self { segments, bits, objects, grains, own_bytes, bytes }
     }
 
     fn spot(&self, hash: u64) -> (&RwLock<Segment>, u32) {
@@ -139,6 +142,7 @@ impl Index {
         segment.insert(place, new);
         self.grew(segment.bytes() - before);
         self.objects.fetch_add(1, Relaxed);
+        self.grains.fetch_add(new.grains().into(), Relaxed);
     }
 
     /// Adds an entry, or puts it in place of `old` if that is given. If `old` is no longer there, nothing
@@ -151,8 +155,9 @@ impl Index {
             let Some(slot) = segment.matching(place).find(|slot| IndexEntry(slot.load(Relaxed)).same(old)) else {
                 return Entered::OldGone;
             };
-            let displaced = IndexEntry(slot.load(Relaxed)).is_displaced();
-            slot.store(new.displaced(displaced).0, Relaxed);
+            let found = IndexEntry(slot.load(Relaxed));
+            slot.store(new.displaced(found.is_displaced()).0, Relaxed);
+            self.changed(found, new);
             return Entered::Replaced;
         }
         self.insert(&mut segment, place, new);
@@ -173,6 +178,7 @@ impl Index {
         let found = IndexEntry(slot.load(Relaxed));
         let new = change(found);
         slot.store(new.0, Relaxed);
+        self.changed(found, new);
         if new.is_empty() {
             segment.count -= 1;
             self.objects.fetch_sub(1, Relaxed);
@@ -192,6 +198,18 @@ impl Index {
 
     pub(crate) fn objects(&self) -> u64 {
         self.objects.load(Relaxed)
+    }
+
+    /// Grains of what all entries lead to, to within an eighth.
+    pub(crate) fn grains(&self) -> u64 {
+        self.grains.load(Relaxed)
+    }
+
+    fn changed(&self, old: IndexEntry, new: IndexEntry) {
+        if old.grains() != new.grains() {
+            self.grains.fetch_add(new.grains().into(), Relaxed);
+            self.grains.fetch_sub(old.grains().into(), Relaxed);
+        }
     }
 
     fn grew(&self, bytes: usize) {
@@ -234,6 +252,9 @@ impl Index {
     pub(crate) fn restore(&self, segment: u32, words: &[u64]) -> Option<()> {
         let mut place = self.segments.get(segment as usize)?.write();
         let restored = Segment::from_image(words)?;
+        let grains = |segment: &Segment| segment.entries().map(|(_, entry)| u64::from(entry.grains())).sum();
+        self.grains.fetch_add(grains(&restored), Relaxed);
+        self.grains.fetch_sub(grains(&place), Relaxed);
         self.objects.fetch_add(restored.count as u64, Relaxed);
         self.objects.fetch_sub(place.count as u64, Relaxed);
         let before = place.bytes();
@@ -249,7 +270,11 @@ impl Index {
         for segment in &self.segments {
             let mut segment = segment.write();
             let before = segment.count;
-            segment.update_all(&mut change);
+            segment.update_all(|entry| {
+                let new = change(entry);
+                self.changed(entry, new);
+                new
+            });
             self.objects.fetch_sub((before - segment.count) as u64, Relaxed);
         }
     }
@@ -310,7 +335,11 @@ mod tests {
         for segment in 0..index.segment_count() {
             copy.restore(segment, &index.image(segment, |_, _| None)).unwrap();
         }
-        assert_eq!(copy.objects(), index.objects());
+        let mut grains = 0;
+        copy.for_each(|entry| grains += u64::from(entry.grains()));
+        assert_eq!((copy.objects(), copy.grains(), index.grains()), (index.objects(), grains, grains));
+        index.update_all(|entry| if entry.grains() > 50 { IndexEntry::EMPTY } else { entry });
+        assert_eq!(index.grains(), index.objects() * 52, "they count as 52");
         for i in 0..5_000u64 {
             let grain = if i % 3 == 0 { i + 9_000 } else { i };
             let found = copy.find(mix(i), Location::OnDisk { grain });

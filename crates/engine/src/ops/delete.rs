@@ -171,7 +171,7 @@ impl Store {
         let (mut found, mut told) = (false, false);
         while let Some(own) = volume.frames.verified(hash, key, Kind::Whole)? {
             // What could not be read leaves as well, and nobody knows whose it was.
-            found |= volume.catalog.drop_entry(hash.short(), own.entry) && own.generation != 0;
+            found |= volume.catalog.drop_entry(hash.short(), own.entry) && own.header.is_some();
             if let Some(manifest) = own.manifest {
                 // First: a commit meanwhile lets others have the places of chunks, and must take the record too.
                 if !std::mem::replace(&mut told, true) {
@@ -224,7 +224,9 @@ impl Store {
         }
         let volume = self.home(hash, key);
         let own = volume.frames.verified(hash, key, Kind::Whole)?;
-        let Some(own) = own.filter(|own| own.generation == generation) else { return Ok(false) };
+        let Some(own) = own.filter(|own| own.header.is_some_and(|header| header.generation == generation)) else {
+            return Ok(false);
+        };
         let dropped = volume.catalog.drop_entry(hash.short(), own.entry);
         if dropped {
             volume.log.forget(hash, generation);

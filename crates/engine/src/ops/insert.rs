@@ -244,6 +244,7 @@ impl Store {
                         let bytes = draft.header.payload_len() as u64;
                         add(&shared.counters.put_bytes, bytes);
                         shared.budget.earn(bytes);
+                        old.into_iter().for_each(|old| volume.catalog.count_removed(old));
                         volume.catalog.placer.note_named(beside.is_some());
                         if let Some(beside) = beside {
                             volume.catalog.hint(beside, hash.short());
@@ -337,9 +338,11 @@ impl Store {
         }
     }
 
-    /// Drops the chunks of a version that a table does not hold any more, if it had any; by the holder of the key's
-    /// lock.
+    /// Counts a version that a table does not hold any more, and drops its chunks, if it had any; by the holder of the
+    /// key's lock.
     pub(crate) fn drop_former(&self, layout: &dyn Layout, hash: KeyHash, former: Former) {
+        let chunks = former.manifest.map_or(0, |manifest| manifest.total);
+        add(&self.shared().counters.removed_bytes, former.bytes + chunks);
         former.manifest.into_iter().for_each(|manifest| layout.drop_chunks(hash, manifest));
     }
 

@@ -14,6 +14,7 @@ pub(crate) mod get;
 pub(crate) mod home;
 pub(crate) mod insert;
 pub(crate) mod list;
+pub(crate) mod locate;
 pub(crate) mod lookup;
 pub(crate) mod map;
 pub(crate) mod pin;

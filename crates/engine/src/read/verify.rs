@@ -31,8 +31,8 @@ pub(crate) struct CurrentEntry {
     pub(crate) entry: IndexEntry,
     /// If the object is a large one and that is known.
     pub(crate) manifest: Option<Manifest>,
-    /// Its version; 0 where that is not known.
-    pub(crate) generation: u64,
+    /// What its frame says, if that could be read.
+    pub(crate) header: Option<Header>,
     /// Other entries of the place, if none could be read: any of them may be this key's.
     unread: Vec<IndexEntry>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct CurrentEntry {
 impl CurrentEntry {
     /// An entry of which nothing more is known.
     fn unread(entry: IndexEntry) -> Self {
-        Self { entry, manifest: None, generation: 0, unread: Vec::new() }
+        Self { entry, manifest: None, header: None, unread: Vec::new() }
     }
 }
 
@@ -95,11 +95,11 @@ impl Frames {
         // They lead nowhere, whichever key's they are; one is this key's only if no other is.
         let mut unread = Vec::new();
         while let Some(entry) = candidates.pop() {
-            let (mut manifest, mut generation) = (None, 0);
+            let (mut manifest, mut own_header) = (None, None);
             let mut leads_nowhere = false;
             let accept = |header: &Header, frame: &[u8]| {
                 let is_own = (header.kind == Kind::Chunk) == chunk && header.key(frame) == key;
-                generation = header.generation;
+                own_header = is_own.then_some(*header);
                 manifest = header.manifest(frame).filter(|_| is_own);
                 is_own
             };
@@ -116,7 +116,7 @@ impl Frames {
                 candidates = self.catalog.index.candidates(hash.short());
                 unread.clear();
             } else if is_own {
-                return Ok(Some(CurrentEntry { manifest, generation, ..CurrentEntry::unread(entry) }));
+                return Ok(Some(CurrentEntry { manifest, header: own_header, ..CurrentEntry::unread(entry) }));
             } else if leads_nowhere {
                 unread.push(entry);
             }

@@ -10,9 +10,11 @@ use std::{
 };
 
 use picaflor::{
-    Durability, Options, Store,
+    Durability, Mode, Options, Store,
     device::{CountedDevice, Device, MemoryDevice, Request},
 };
+
+use rand::Rng;
 
 use crate::common::{KIB, MIB, Zipf, body, by_hand, bypass, counted, key, rng, web_len};
 
@@ -276,4 +278,43 @@ fn deletes_are_durable_by_their_count() {
     let before = again.stats().counts.device_syncs;
     again.delete(b"gone").unwrap();
     assert_eq!(again.stats().counts.device_syncs - before, 1);
+}
+
+#[test]
+fn storage_age_counts_what_was_deleted_or_replaced_and_not_what_reclaim_moved() {
+    for mode in [Mode::Store, Mode::Cache] {
+        let (_, options) = counted(16 * MIB);
+        let store = Store::open(options.clone().mode(mode)).unwrap();
+        let mut rng = rng(3);
+        let len = |i: u64| if i.is_multiple_of(20) { 100_000 } else { 5_000 };
+        (0..1100).for_each(|i| store.put(&key(i), &body(i, len(i))).unwrap());
+        let young = store.stats();
+        let framed = young.live_bytes as f64 / young.counts.put_bytes as f64;
+        assert_eq!(young.storage_age(), 0.0, "{mode:?}: nothing left");
+        assert!((1.0..1.2).contains(&framed), "{mode:?}: {young:?}");
+        for round in 0..5000 {
+            let i = rng.random_range(0..1100);
+            store.put(&key(i), &body(round, len(i))).unwrap();
+            store.step().unwrap();
+        }
+        let stats = store.stats();
+        // Whatever came and is not there left, once.
+        let all = (stats.counts.removed_bytes + stats.live_bytes) as f64 / stats.counts.put_bytes as f64;
+        assert!((0.99..1.01).contains(&(all / framed)), "{mode:?}: {all} {framed} {stats:?}");
+        assert!((3.5..6.0).contains(&stats.storage_age()), "{mode:?}: {} {stats:?}", stats.storage_age());
+        assert!(stats.counts.reinserted > 100 || mode == Mode::Cache, "nothing was moved: {stats:?}");
+        for i in 0..1100 {
+            store.delete(&key(i)).unwrap();
+        }
+        assert!(mode == Mode::Cache || store.stats().live_bytes == 0, "{:?}", store.stats());
+        store.put(&key(0), &body(0, 100_000)).unwrap();
+        let live = store.stats().live_bytes;
+        store.close().unwrap();
+        let again = Store::open(options.mode(mode)).unwrap().stats();
+        assert_eq!(
+            (again.live_bytes, again.counts.removed_bytes),
+            (live, 0),
+            "{mode:?}: it counts from the opening on"
+        );
+    }
 }

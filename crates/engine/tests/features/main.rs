@@ -10,6 +10,7 @@ mod full;
 mod groups;
 mod leases;
 mod limits;
+mod located;
 mod log;
 mod memory;
 mod opening;

@@ -89,16 +89,14 @@ fn announced(what: &str, cases: &[&Aged]) -> Vec<String> {
 
 /// Whether files or a database are better for objects of a size, at the first look and at the last.
 fn break_even(all: &[Aged], disk: &str) -> Option<String> {
-    let is_files = |kind| matches!(kind, Kind::Folder | Kind::Ext4 | Kind::Xfs | Kind::Btrfs);
-    let fastest = |aged: &[&Aged], last: bool, files: bool| {
-        let of = aged.iter().filter(|aged| aged.ended.is_none() && is_files(aged.case.candidate) == files);
-        let of = of.filter(|aged| files || aged.case.candidate == Kind::Sqlite);
+    let fastest = |aged: &[&Aged], last: bool, is_wanted: fn(Kind) -> bool| {
+        let of = aged.iter().filter(|aged| aged.ended.is_none() && is_wanted(aged.case.candidate));
         let rates =
             of.filter_map(|aged| on_disk(if last { aged.samples.last()? } else { aged.samples.first()? }, disk));
         rates.max_by(f64::total_cmp)
     };
     let verdict = |cases: &[&Aged], last| {
-        let (files, rows) = (fastest(cases, last, true)?, fastest(cases, last, false)?);
+        let (files, rows) = (fastest(cases, last, Kind::is_files)?, fastest(cases, last, Kind::is_database)?);
         Some(match files / rows {
             ratio if ratio > SAME => "files",
             ratio if ratio < 1.0 / SAME => "the database",

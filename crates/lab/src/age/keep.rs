@@ -13,7 +13,7 @@ use super::{run::Aged, spec::Case};
 use crate::{Error, Result};
 
 /// Changes when what a file says no longer means the same.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 #[derive(Serialize, Deserialize)]
 struct Kept {

@@ -25,6 +25,8 @@ kinds! {
     Xfs = "xfs", "the same on a new XFS; needs root and xfsprogs";
     Btrfs = "btrfs", "the same on a new Btrfs; needs root and btrfs-progs";
     Sqlite = "sqlite", "a row for each object in a SQLite database, replaced by a transaction";
+    Lmdb = "lmdb", "an entry for each object in an LMDB database, replaced by a transaction";
+    Postgres = "postgresql", "a row for each object in PostgreSQL, which is started for the run; needs postgresql";
     PicaflorCache = "picaflor-cache", "this engine as a cache: the oldest goes when there is no room";
     PicaflorStore = "picaflor-store", "this engine as a store: nothing is evicted, clusters are compacted";
     Pmflf = "pmflf-pfl", "hash table on blocks from free lists (Iyengar, Jin & Challenger 2003)";
@@ -62,10 +64,22 @@ impl Kind {
         }
     }
 
+    /// Whether objects are files.
+    #[must_use]
+    pub const fn is_files(self) -> bool {
+        matches!(self, Self::Folder | Self::Ext4 | Self::Xfs | Self::Btrfs)
+    }
+
+    /// Whether it is a database.
+    #[must_use]
+    pub const fn is_database(self) -> bool {
+        matches!(self, Self::Sqlite | Self::Lmdb | Self::Postgres)
+    }
+
     /// Whether it is given an object request by request. A database takes a value whole.
     #[must_use]
     pub const fn knows_requests(self) -> bool {
-        !matches!(self, Self::Sqlite)
+        !self.is_database()
     }
 }
 

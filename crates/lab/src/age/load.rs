@@ -156,8 +156,7 @@ impl Load {
     }
 
     fn len(&mut self) -> u64 {
-        let sizes = self.case.object;
-        sizes.from + self.dice.below(sizes.to - sizes.from + 1)
+        self.case.object.draw(&mut self.dice)
     }
 
     /// A length with which the volume stays as full as it was asked to be: the shortest, if none is drawn in time.

@@ -3,14 +3,20 @@
 //!
 //! Two marks that follow one another lie together if less than a block of 4 KiB is between their pieces: headers and
 //! tables of a store do not part an object, for one read passes over them. A mark that a page boundary cuts is missed
-//! by itself, and those around it say that nothing is parted there.
+//! by itself, and those around it say that nothing is parted there. Where a store fills its pages in an order of its
+//! own, what lies in one page, or in that and the next, lies together.
 
-use std::{collections::HashMap, fs::File, io::Read, path::Path};
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+};
 
 use memchr::memmem::Finder;
 
 use super::{
-    extents::Extent,
+    extents::{BLOCK, Extent},
     load::{Load, Version},
 };
 use crate::{Error, Result, synth::mix};
@@ -20,8 +26,6 @@ const PIECE: u64 = 1 << 10;
 /// Bytes of a mark: what it begins with, object, version, number of the piece, sum of these.
 const MARK: usize = 32;
 const MAGIC: [u8; 8] = *b"\xf1lab-age";
-/// So much between two pieces parts them.
-const BLOCK: u64 = 4 << 10;
 /// Bytes that are searched at a time.
 const WINDOW: usize = 4 << 20;
 
@@ -111,29 +115,16 @@ pub(super) struct Found {
 
 /// Reads a file or device and finds what lives.
 pub(super) fn scan(path: &Path, load: &Load) -> Result<Seen> {
-    let mut file = File::open(path).map_err(Error::file("opening", path))?;
-    let mut search = Search { load, runs: HashMap::new(), now: None };
-    let finder = Finder::new(&MAGIC);
-    let mut window = vec![0; WINDOW + MARK];
-    let (mut kept, mut offset) = (0, 0);
-    loop {
-        let mut filled = kept;
-        while filled < window.len() {
-            match file.read(&mut window[filled..]).map_err(Error::file("reading", path))? {
-                0 => break,
-                more => filled += more,
-            }
-        }
-        let bytes = &window[..filled];
-        finder.find_iter(bytes).for_each(|at| search.at(offset + at as u64, &bytes[at..]));
-        if filled < window.len() {
-            break;
-        }
-        // A mark that the end cuts is seen whole the next time; one that ends with the window was seen.
-        kept = MARK - 1;
-        offset += (filled - kept) as u64;
-        window.copy_within(filled - kept.., 0);
-    }
+    let mut search = Search::new(load, None);
+    search.read(path, 0)?;
+    Ok(search.finish())
+}
+
+/// The same with files that go on one another, of pages of so many bytes in which pieces lie in any order.
+pub(super) fn scan_pages(paths: &[PathBuf], page: u64, load: &Load) -> Result<Seen> {
+    let mut search = Search::new(load, Some(page));
+    // A page between two files: nothing goes on from one to the next.
+    paths.iter().try_fold(0, |base, path| Ok(search.read(path, base)?.next_multiple_of(page) + page))?;
     Ok(search.finish())
 }
 
@@ -142,19 +133,72 @@ struct Search<'a> {
     runs: HashMap<u32, Vec<Run>>,
     /// The object whose run is the last one.
     now: Option<u32>,
+    /// Bytes of a page, where pieces are in order only by page.
+    page: Option<u64>,
+    /// Marks of the page that is being read.
+    in_page: Vec<(u64, Mark)>,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(load: &'a Load, page: Option<u64>) -> Self {
+        Self { load, runs: HashMap::new(), now: None, page, in_page: Vec::new() }
+    }
+
+    /// Looks at a file that begins at this offset of the volume. Returns where it ends.
+    fn read(&mut self, path: &Path, base: u64) -> Result<u64> {
+        let mut file = File::open(path).map_err(Error::file("opening", path))?;
+        let finder = Finder::new(&MAGIC);
+        let mut window = vec![0; WINDOW + MARK];
+        let (mut kept, mut offset) = (0, base);
+        loop {
+            let mut filled = kept;
+            while filled < window.len() {
+                match file.read(&mut window[filled..]).map_err(Error::file("reading", path))? {
+                    0 => break,
+                    more => filled += more,
+                }
+            }
+            let bytes = &window[..filled];
+            finder.find_iter(bytes).for_each(|at| self.at(offset + at as u64, &bytes[at..]));
+            if filled < window.len() {
+                self.end_page();
+                return Ok(offset + filled as u64);
+            }
+            // A mark that the end cuts is seen whole the next time; one that ends with the window was seen.
+            kept = MARK - 1;
+            offset += (filled - kept) as u64;
+            window.copy_within(filled - kept.., 0);
+        }
+    }
+
     fn at(&mut self, offset: u64, bytes: &[u8]) {
         let Some(mark) = Mark::read(bytes) else { return };
         let lives = self.load.version(mark.object).is_some_and(|version| mark.is_of(&version));
         if !lives {
             return;
         }
+        let Some(page) = self.page else { return self.note(offset, &mark) };
+        if self.in_page.first().is_some_and(|first| first.0 / page != offset / page) {
+            self.end_page();
+        }
+        self.in_page.push((offset, mark));
+    }
+
+    /// Notes the marks of a page in the order of their pieces.
+    fn end_page(&mut self) {
+        let mut marks = std::mem::take(&mut self.in_page);
+        marks.sort_by_key(|(_, mark)| (mark.object, mark.piece));
+        let mut places: Vec<u64> = marks.iter().map(|one| one.0).collect();
+        places.sort_unstable();
+        places.into_iter().zip(&marks).for_each(|(place, (_, mark))| self.note(place, mark));
+    }
+
+    fn note(&mut self, offset: u64, mark: &Mark) {
+        let page = self.page;
         let runs = self.runs.entry(mark.object).or_default();
-        let last = runs.last_mut().filter(|_| self.now == Some(mark.object));
+        let last = runs.last_mut().filter(|_| page.is_some() || self.now == Some(mark.object));
         let run = Run { first: mark.piece, last: mark.piece, offset, end: offset };
-        match last.filter(|last| follows(last, mark.piece, offset)) {
+        match last.filter(|last| follows(last, mark.piece, offset, page)) {
             Some(last) => (last.last, last.end) = (mark.piece, offset),
             None => runs.push(run),
         }
@@ -173,10 +217,12 @@ impl Search<'_> {
 }
 
 /// Whether a piece lies where the run goes on; one piece between them may have been missed.
-fn follows(run: &Run, piece: u64, offset: u64) -> bool {
+fn follows(run: &Run, piece: u64, offset: u64, page: Option<u64>) -> bool {
     let steps = piece.wrapping_sub(run.last);
     let gap = (offset - run.end).checked_sub(steps.wrapping_mul(PIECE));
-    (1..=2).contains(&steps) && gap.is_some_and(|gap| gap < BLOCK)
+    let lies_there =
+        page.map_or_else(|| gap.is_some_and(|gap| gap < BLOCK), |page| offset / page - run.end / page <= 1);
+    (1..=2).contains(&steps) && lies_there
 }
 
 /// Pieces with a mark.
@@ -280,6 +326,28 @@ mod tests {
         assert!(seen(&load, &[a]).0[0].is_empty());
         let now = load.version(0).unwrap();
         assert!(!Bodies::is(&now, a));
+    }
+
+    #[test]
+    fn pages_that_fill_from_their_end_part_nothing() {
+        let (load, bodies) = eight(32 << 10);
+        // Rows of 2 KB, four to a page, the first of them last; and a page that another object shares.
+        let pages = |body: &[u8]| {
+            let page = |rows: &[u8]| rows.chunks(2048).rev().collect::<Vec<_>>().concat();
+            body.chunks(8192).map(page).collect::<Vec<_>>()
+        };
+        let [a, b] = [pages(&bodies[0]), pages(&bodies[1])];
+        let found = |parts: &[&[Vec<u8>]]| {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("pages");
+            std::fs::write(&path, parts.concat().concat()).unwrap();
+            let seen = scan_pages(&[path], 8192, &load).unwrap();
+            [0, 1].map(|object| (seen.objects[&object].extents.len(), seen.objects[&object].missing))
+        };
+        assert_eq!(found(&[&a, &b]), [(1, 0), (1, 0)]);
+        assert_eq!(found(&[&a[..2], &b, &a[2..]]), [(2, 0), (1, 0)]);
+        let shared = [&a[3][4096..], &b[0][4096..]].concat();
+        assert_eq!(found(&[&a[..3], &[shared], &b[1..]]), [(1, 4), (2, 4)], "half of a page of each is missing");
     }
 
     #[test]

@@ -36,4 +36,4 @@ pub use limit::Limit;
 pub use map::Map;
 pub use report::{json, write};
 pub use run::{Aged, Fragments, Sample, check, run};
-pub use spec::{Case, Deletes, Force, Request, Sizes, Spec};
+pub use spec::{Case, Deletes, Force, Law, Request, Sizes, Spec};

@@ -45,7 +45,7 @@ pub fn json(all: &[Aged]) -> Value {
 fn csv(all: &[Aged]) -> String {
     let disks: Vec<&str> = disks(all);
     let head = "candidate,object,volume,fill,request,force,announce,writers,deletes,seed,age,objects,live_bytes,lost,\
-                fragments,median,p99,max,counted_by,fiemap,unseen,write_mb_s,read_mb_s,written_per_byte";
+                fragments,median,p99,max,counted_by,told,unseen,write_mb_s,read_mb_s,written_per_byte";
     let names: String = disks.iter().map(|disk| format!(",{disk}_mb_s")).collect();
     let mut text = format!("{head}{names}\n");
     for aged in all {
@@ -74,7 +74,7 @@ fn csv(all: &[Aged]) -> String {
                 whole(parts.map(|parts| parts.p99)),
                 whole(parts.map(|parts| parts.max)),
                 sample.counted_by.clone(),
-                of(sample.fiemap),
+                of(sample.told),
                 of(Some(sample.unseen)),
                 of(Some(sample.write_mb_s)),
                 of(Some(sample.read_mb_s)),
@@ -209,7 +209,7 @@ fn distribution(cases: &[&Aged]) -> Bars {
 }
 
 const HEAD: [&str; 9] =
-    ["", "age", "fragments", "99 of 100", "most", "FIEMAP", "write MB/s", "read MB/s", "written a byte"];
+    ["", "age", "fragments", "99 of 100", "most", "by its own word", "write MB/s", "read MB/s", "written a byte"];
 
 fn rows(aged: &Aged, disks: &[&str]) -> Vec<Vec<String>> {
     let shown = |value: Option<f64>| value.map_or("-".into(), short);
@@ -221,7 +221,7 @@ fn rows(aged: &Aged, disks: &[&str]) -> Vec<Vec<String>> {
             shown(mean_of(sample)),
             shown(parts.map(|parts| parts.p99 as f64)),
             shown(parts.map(|parts| parts.max as f64)),
-            shown(sample.fiemap),
+            shown(sample.told),
             shown(wrote(sample)),
             shown(Some(sample.read_mb_s)),
             shown(sample.written_per_byte),

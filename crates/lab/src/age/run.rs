@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     candidates::{self, Candidate, Located, Manner, Write, Wrote},
     extents::Extent,
+    kind::Kind,
     load::{Load, Turn, Version},
     map::{self, Map},
     marks::Bodies,
@@ -47,8 +48,9 @@ pub struct Sample {
     pub fragments: Option<Fragments>,
     /// By what these were counted: `marks` on the volume, or `fiemap`, the file system's word.
     pub counted_by: String,
-    /// Fragments an object by FIEMAP, where marks count.
-    pub fiemap: Option<f64>,
+    /// Fragments an object by the store's own word, where marks count: FIEMAP of a file system, `Store::locate` of this
+    /// engine.
+    pub told: Option<f64>,
     /// Share of the marks that were not found on the volume.
     pub unseen: f64,
     /// MB/s of safe writes since the sample before, on this machine.
@@ -109,6 +111,9 @@ pub fn check(cases: &[Case], folder: &Path, disks: &[String]) -> Result<()> {
         let why =
             format!("{free} are free, and a volume of {largest} is to be made: lower --volume, or another --folder");
         return Err(Error::experiment(folder.display().to_string(), why));
+    }
+    if cases.iter().any(|case| case.candidate == Kind::Postgres) {
+        candidates::postgres_is_installed()?;
     }
     for disk in disks {
         let last = Extent { offset: largest.saturating_sub(4096) / 4096 * 4096, len: 4096 };
@@ -253,7 +258,7 @@ impl Running<'_> {
         sample.fragments = Fragments::of(objects.iter().map(|extents| extents.len()));
         if let Some(seen) = &located.marks {
             sample.counted_by = "marks".into();
-            sample.fiemap = Fragments::of(told().map(<[_]>::len)).map(|told| told.mean);
+            sample.told = Fragments::of(told().map(<[_]>::len)).map(|told| told.mean);
             let of = live.iter().filter_map(|one| seen.objects.get(&one.object));
             let (missing, pieces) = of.fold((0, 0), |sum, one| (sum.0 + one.missing, sum.1 + one.pieces));
             sample.unseen = missing as f64 / pieces.max(1) as f64;

@@ -128,7 +128,7 @@ fn machine(spec: &Spec) -> String {
 
 /// What the table shows: of all columns those that tell rows apart, or matter always.
 fn columns(rows: &[Row]) -> Vec<(&'static str, &'static str)> {
-    const ALL: [(&str, &str, bool); 30] = [
+    const ALL: [(&str, &str, bool); 31] = [
         ("workload", "workload", false),
         ("preset", "preset", false),
         ("hints", "hints", false),
@@ -157,6 +157,7 @@ fn columns(rows: &[Row]) -> Vec<(&'static str, &'static str)> {
         ("reads a hit", "reads_per_hit", true),
         ("written a byte", "written_per_byte", true),
         ("use", "utilisation", true),
+        ("storage age", "storage_age", true),
         ("memory", "memory_used", true),
         ("refused", "refused", true),
     ];

@@ -161,6 +161,7 @@ fn tally(outcome: &mut Outcome, store: &Store, before: &picaflor::Counts, below:
     let live: u64 = stats.volumes.iter().map(|volume| volume.live_bytes).sum();
     let room: u64 = stats.volumes.iter().map(|volume| volume.room_bytes).sum();
     outcome.utilisation = ratio(live as f64, room as f64);
+    outcome.storage_age = stats.storage_age();
     outcome.evicted = counts.evicted - before.evicted;
     outcome.memory_used = stats.memory_used;
     outcome.index_bytes = stats.index_bytes;

@@ -39,6 +39,8 @@ pub struct Outcome {
     pub stored_bytes: u64,
     /// Bytes of live objects at the end, as a share of what objects can take.
     pub utilisation: f64,
+    /// Bytes deleted, replaced or evicted for each that lives at the end.
+    pub storage_age: f64,
     /// Objects, and pieces of large ones, that left by themselves; of a method replay, what fragmentation costs.
     pub evicted: u64,
     /// Bytes of memory in use at the end: index, buffers, memory tier.

@@ -167,6 +167,11 @@ const ISP: Web = Web {
     begin: FEBRUARY_1999,
 };
 
+/// Sizes of objects as those of [`ISP`], with so many bytes at most.
+pub(crate) fn web_sizes(most: u64) -> Sizes {
+    Sizes { cap: most as f64, ..ISP.sizes }
+}
+
 /// Pages as those of [`ISP`], but whole: a visit asks for nearly all of a page's parts, where the log of a proxy lacks
 /// what browsers had. Fewer of them, so that most are visited again; one part in five comes from one of 40 servers that
 /// all sites share.

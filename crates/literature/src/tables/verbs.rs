@@ -29,7 +29,7 @@ const COPIES: u64 = 4;
 /// The version that a frame is of, when it is not there any more.
 fn former_of(frame: &[u8]) -> Former {
     let header = Header::verify(frame).ok();
-    Former { manifest: header.and_then(|header| header.manifest(frame)) }
+    Former { bytes: frame.len() as u64, manifest: header.and_then(|header| header.manifest(frame)) }
 }
 
 impl TableLayout {

@@ -216,6 +216,7 @@ fn large_objects_stream_in_and_leave_with_all_their_pieces() {
     assert_eq!(read(&store, b"large").unwrap(), all);
     store.put(b"large", b"small").unwrap();
     assert_eq!(store.stats().objects, 1);
+    assert!((3_000_000..3_001_000).contains(&store.stats().counts.removed_bytes), "{:?}", store.stats());
     let mut stream = store.put_stream(b"again", None, plain()).unwrap();
     stream.write(&all).unwrap();
     stream.finish().unwrap();

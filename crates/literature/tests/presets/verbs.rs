@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use picaflor::{Mode, Store, TryGet};
+use picaflor::{
+    Extent, Mode, Store, TryGet,
+    device::{AlignedBuf, Device},
+};
 
 use crate::common::{IN_PLACE, MIB, body, by_hand, key, memory, plain, read};
 
@@ -137,5 +140,37 @@ fn a_delete_says_truly_whether_gets_found_the_object() {
         let was_there = store.get(&key(i)).unwrap().is_some();
         assert_eq!(store.delete(&key(i)).unwrap(), was_there, "{i}");
         assert!(!store.delete(&key(i)).unwrap());
+    }
+}
+
+#[test]
+fn where_an_object_lies_is_said_of_those_that_lie_on_a_device_by_themselves() {
+    for preset in ["stream", "stream-pack", "buddy", "lazy-reads-loc", "simple", "pmflf-pfl"] {
+        let folder = tempfile::tempdir().unwrap();
+        let device = memory(48 * MIB, 4096);
+        let options = by_hand(preset, device.clone()).capacity(48 * MIB).with(|options| {
+            if preset == "simple" {
+                options.places = vec![folder.path().into()];
+            }
+        });
+        let store = Store::open(options).unwrap();
+        fill(&store, 200);
+        store.flush().unwrap();
+        let mut all = AlignedBuf::zeroed(48 << 20);
+        device.read(0, &mut all).unwrap();
+        for i in 0..200 {
+            let extents = store.locate(&key(i)).unwrap();
+            let Some(wanted) = expected(i) else {
+                assert_eq!(extents, None, "{preset} {i}");
+                continue;
+            };
+            let extents = extents.unwrap();
+            if matches!(preset, "simple" | "pmflf-pfl") {
+                assert!(extents.is_empty(), "{preset}");
+                continue;
+            }
+            let of = |extent: &Extent| all[extent.offset as usize..][..extent.len as usize].to_vec();
+            assert!(extents.iter().flat_map(of).eq(wanted), "{preset} {i}: {extents:?}");
+        }
     }
 }

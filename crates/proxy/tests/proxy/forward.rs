@@ -215,11 +215,24 @@ fn the_admin_listener_wants_its_token() {
     let metrics = proxy.admin("GET", "/metrics").text();
     for line in [
         "picaflor_requests_total{outcome=\"miss\"} 2",
-        "picaflor_store_capacity ",
+        "# TYPE picaflor_store_capacity_bytes gauge",
+        "# HELP picaflor_store_puts_total Objects put.",
+        "reason=\"checksum\"} 0",
+        "process_resident_memory_bytes ",
+        "picaflor_build_info{version=",
         "# TYPE picaflor_stored_total counter",
     ] {
         assert!(metrics.contains(line), "{line} in\n{metrics}");
     }
+    let dashboard =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/grafana.json")).unwrap();
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let names: std::collections::BTreeSet<&str> = dashboard
+        .split(|c: char| !is_of_name(c))
+        .filter(|name| ["picaflor_", "process_"].iter().any(|begin| name.starts_with(begin)))
+        .collect();
+    let unknown: Vec<&&str> = names.iter().filter(|name| !metrics.contains(&format!("\n{name}"))).collect();
+    assert!(names.len() > 20 && unknown.is_empty(), "{} names, not there: {unknown:?}", names.len());
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub(crate) struct Age {
     /// What to age [default: folder sqlite picaflor-cache picaflor-store pmflf-pfl]
     #[arg(value_name = "CANDIDATE")]
     candidates: Vec<Kind>,
-    /// Length of objects, or of the shortest and longest, such as 512K-1536K [default: 1M]
+    /// Length of objects, or of the shortest and longest, such as 512K-1536K, or `web`: as web objects [default: 1M]
     #[arg(long = "object", value_name = "SIZE", help_heading = "Objects")]
     objects: Vec<Sizes>,
     /// Which are replaced: random, age (the oldest), group (16 that came together) [default: random]

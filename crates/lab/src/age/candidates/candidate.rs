@@ -54,7 +54,7 @@ pub(in crate::age) enum Wrote {
     Full(String),
 }
 
-/// Where each object lies, by the file system's word.
+/// Where each object lies, by the word of its file system or store.
 pub(in crate::age) type Told = Vec<(u32, Vec<Extent>)>;
 
 /// Where objects lie.
@@ -62,7 +62,7 @@ pub(in crate::age) type Told = Vec<(u32, Vec<Extent>)>;
 pub(in crate::age) struct Located {
     /// By marks on the volume, if it can be read.
     pub(in crate::age) marks: Option<Seen>,
-    /// By the file system's own word, if it has one.
+    /// By its own word, if it has one.
     pub(in crate::age) told: Option<Told>,
 }
 

@@ -2,8 +2,10 @@
 
 mod candidate;
 mod folder;
+mod lmdb;
 mod mounted;
 mod picaflor;
+mod postgres;
 mod sqlite;
 
 use std::path::Path;
@@ -11,6 +13,7 @@ use std::path::Path;
 pub use mounted::{can_mount, unmount_all};
 
 pub(super) use self::candidate::{Candidate, Located, Manner, Write, Wrote};
+pub(super) use self::postgres::is_installed as postgres_is_installed;
 use super::{kind::Kind, spec::Case};
 use crate::Result;
 
@@ -19,6 +22,8 @@ pub(super) fn open(case: &Case, folder: &Path) -> Result<Box<dyn Candidate>> {
     Ok(match case.candidate {
         Kind::Folder => Box::new(folder::Files::in_folder(folder)?),
         Kind::Ext4 | Kind::Xfs | Kind::Btrfs => Box::new(mounted::Mounted::new(case, folder)?),
+        Kind::Lmdb => Box::new(lmdb::Lmdb::new(case, folder)?),
+        Kind::Postgres => Box::new(postgres::Postgres::new(case, folder)?),
         Kind::Sqlite => Box::new(sqlite::Database::new(case, folder)?),
         _ => Box::new(picaflor::Engine::new(case, folder)?),
     })

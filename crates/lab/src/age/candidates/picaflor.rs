@@ -13,10 +13,11 @@ use picaflor::{Daemons, Durability, Error as StoreError, Mode, PutOptions, PutSt
 use picaflor_device::Clock;
 use rustix::fs::Advice;
 
-use super::candidate::{Candidate, Located, Manner, Write, Wrote};
+use super::candidate::{Candidate, Located, Manner, Told, Write, Wrote};
 use crate::{
     Error, Result,
     age::{
+        extents::{self, Extent},
         kind::Kind,
         load::Load,
         marks,
@@ -93,6 +94,20 @@ impl Engine {
         open.into_iter().try_for_each(|(stream, _)| stream.finish())
     }
 
+    /// Where the store says that objects lie; none where it does not know.
+    fn told(&self, load: &Load) -> Result<Option<Told>> {
+        let mut all = Vec::new();
+        for version in load.live() {
+            let Some(found) = self.store.locate(&key(version.object)).map_err(self.failed())? else { continue };
+            if found.iter().map(|extent| extent.len).sum::<u64>() != version.len {
+                return Ok(None);
+            }
+            let parts = found.iter().map(|extent| Extent { offset: extent.offset, len: extent.len });
+            all.push((version.object, extents::joined(parts)));
+        }
+        Ok(Some(all))
+    }
+
     fn step(&self) -> Result<()> {
         for _ in 0..STEPS {
             if !self.store.step().map_err(self.failed())? {
@@ -139,7 +154,7 @@ impl Candidate for Engine {
     }
 
     fn locate(&mut self, load: &Load) -> Result<Located> {
-        Ok(Located { marks: Some(marks::scan(&self.path, load)?), told: None })
+        Ok(Located { marks: Some(marks::scan(&self.path, load)?), told: self.told(load)? })
     }
 
     fn written(&self) -> Option<u64> {

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    age::{self, Case, Deletes, Force, Kind, Request, Sizes},
+    age::{self, Case, Deletes, Force, Kind, Law, Request, Sizes},
     draw::{Chart, Mark, Scale, Series},
 };
 
@@ -48,7 +48,7 @@ fn cases(quick: bool) -> Vec<(&'static str, Case)> {
     let case = |(name, candidate, object, volume, request): Row| {
         let case = Case {
             candidate,
-            object: Sizes { from: object.0 << 10, to: object.1 << 10 },
+            object: Sizes { from: object.0 << 10, to: object.1 << 10, law: Law::Uniform },
             volume: volume * MB,
             fill: 90.0,
             request: Request::Bytes(request << 10),
@@ -73,7 +73,7 @@ fn cases(quick: bool) -> Vec<(&'static str, Case)> {
             // Volumes and objects that show that it runs, and nothing else.
             (case.volume, case.fill, case.age) = ((case.volume / 64).max(16 * MB), 50.0, 1.0);
             let small = |bytes: u64| (bytes / 16).max(128 << 10);
-            case.object = Sizes { from: small(case.object.from), to: small(case.object.to) };
+            case.object = Sizes { from: small(case.object.from), to: small(case.object.to), ..case.object };
         }
     }
     all
