@@ -173,17 +173,22 @@ pub(crate) fn round(
     let lines: Vec<_> = out.lines().skip(1).collect();
     if lines.len() != KEYS as usize {
         let said = String::from_utf8_lossy(&judged.stderr);
-        found.why = said
-            .lines()
-            .find(|line| !line.trim().is_empty())
-            .unwrap_or("nothing, and died or did not end")
-            .trim()
-            .to_owned();
+        let line = said.lines().find(|line| !line.trim().is_empty());
+        found.why = line.map_or("nothing, and died or did not end".into(), without_folders);
         return Ok(());
     }
     found.opened += 1;
     compare(seed, &times, &lines, end, found);
     Ok(())
+}
+
+/// A message whose paths are those of a crate, and not of this machine.
+fn without_folders(message: &str) -> String {
+    let short = |word: &str| match word.match_indices('/').rev().nth(2) {
+        Some((at, _)) => word[at + 1..].to_owned(),
+        None => word.to_owned(),
+    };
+    message.split_whitespace().map(short).collect::<Vec<_>>().join(" ")
 }
 
 /// Compares what is there with what was acknowledged. What is there is what the peer had at some moment; every change

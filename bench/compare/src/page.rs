@@ -93,7 +93,7 @@ fn memory(measured: &Measured) -> String {
 fn tail(numbers: &[f64]) -> String {
     let [p50, p99, p999, used, misses] = numbers else { return "– | – | – | –".into() };
     let misses = if *misses > 0.0 { format!(", {misses} misses") } else { String::new() };
-    format!("{p50:.1} | {p99:.1} | {p999:.0} | {used:.1}{misses}")
+    format!("{p50:.2} | {p99:.1} | {p999:.1} | {used:.2}{misses}")
 }
 
 fn tables(results: &BTreeMap<&str, (&About, Measured)>, order: &[&str]) -> Result<String> {
@@ -120,7 +120,11 @@ fn tables(results: &BTreeMap<&str, (&About, Measured)>, order: &[&str]) -> Resul
     for (name, why) in failed {
         writeln!(out, "\nWhere {name} did not open it said: `{}`", why.chars().take(200).collect::<String>())?;
     }
-    writeln!(out, "\nChanges acknowledged in all, by columns:\n\n| | | | | |\n|---|---|---|---|---|")?;
+    writeln!(out, "\nChanges that were acknowledged in all:\n")?;
+    writeln!(
+        out,
+        "| | `kill -9`, defaults | `kill -9`, sync | power cut, defaults | power cut, sync |\n|---|---|---|---|---|"
+    )?;
     for (about, it) in &rows {
         let [a, b, c, d] = [&it.kill, &it.kill_sync, &it.cut, &it.cut_sync].map(|found| found.acknowledged);
         writeln!(out, "| {} | {a} | {b} | {c} | {d} |", about.name)?;

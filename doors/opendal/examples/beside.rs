@@ -1,19 +1,17 @@
-//! This service beside others of OpenDAL's, for the table of the README: writes, hits, memory.
+//! This service beside others of OpenDAL's, for the table of the README: writes, hits, memory; it ends by `kill -9`,
+//! and with `after` says what is there then.
 //!
-//! `beside picaflor|moka|fs OBJECTS BYTES [FOLDER]`
+//! `beside picaflor|picaflor-in-memory|moka|fs OBJECTS BYTES FOLDER [after]`
 
 use std::time::Instant;
 
+use doors_kit::beside::{die, print_tails, random, resident};
 use opendal::{Operator, services};
 use picaflor_opendal::{Picaflor, picaflor::Options};
 
 const HITS: usize = 200_000;
-
-/// Resident bytes of this process.
-fn resident() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
-}
+/// Written just before the process kills itself.
+const LATE: usize = 1000;
 
 fn path(number: usize) -> String {
     format!("object/{number}")
@@ -31,8 +29,19 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some("picaflor-in-memory") => Operator::new(Picaflor::new(store().memory(1 << 30)))?,
         Some("moka") => Operator::new(services::Moka::default())?,
         Some("fs") => Operator::new(services::Fs::default().root(folder))?,
-        _ => return Err("usage: beside picaflor|picaflor-in-memory|moka|fs OBJECTS BYTES [FOLDER]".into()),
+        _ => return Err("usage: beside picaflor|picaflor-in-memory|moka|fs OBJECTS BYTES FOLDER [after]".into()),
     };
+    if arguments.get(4).is_some_and(|word| word == "after") {
+        let (mut all, mut late) = (0, 0);
+        for number in 0..objects {
+            all += usize::from(operator.exists(&path(number)).await?);
+        }
+        for number in 0..LATE {
+            late += usize::from(operator.exists(&format!("late/{number}")).await?);
+        }
+        println!("after kill -9: {all} of {objects}, and {late} of the last {LATE}");
+        return Ok(());
+    }
     let (before, begin) = (resident(), Instant::now());
     for number in 0..objects {
         let body: Vec<u8> = (0..bytes).map(|at| (at * 31 + number) as u8).collect();
@@ -40,17 +49,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("writes: {:.1} us each", begin.elapsed().as_secs_f64() * 1e6 / objects as f64);
     println!("memory: {} bytes an object", resident().saturating_sub(before) / objects as u64);
-    let (mut times, mut random) = (Vec::with_capacity(HITS), 1_u64);
-    for _ in 0..HITS {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let path = path((random >> 33) as usize % objects);
+    let mut times = Vec::with_capacity(HITS);
+    for number in random(HITS, objects) {
+        let path = path(number);
         let begin = Instant::now();
         let body = operator.read(&path).await?;
         times.push(begin.elapsed());
         assert_eq!(body.len(), bytes);
     }
-    times.sort_unstable();
-    let at = |part: f64| times[(HITS as f64 * part) as usize].as_secs_f64() * 1e6;
-    println!("hits: p50 {:.1} us, p99 {:.1} us, p99.9 {:.1} us", at(0.5), at(0.99), at(0.999));
-    Ok(())
+    print_tails("hits", times);
+    for number in 0..LATE {
+        operator.write(&format!("late/{number}"), vec![1; bytes]).await?;
+    }
+    die()
 }
