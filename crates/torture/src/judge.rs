@@ -262,7 +262,8 @@ impl Run<'_> {
             _ => {}
         }
         // The place of a replaced version may be used again before what replaced it is durable: neither is there then.
-        if self.oracle.is_open(key) {
+        // If the crash kept the old frame all the same, it is there until the scrubber comes to it.
+        if self.oracle.is_open(key) || self.oracle.lost_replacement(key) {
             return Due::Excused(Excuse::Replaced);
         }
         if self.plan.twins[key] {

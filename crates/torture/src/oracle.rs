@@ -311,6 +311,13 @@ impl Oracle {
         Some(Seen { body: value.body(), metadata: value.metadata() })
     }
 
+    /// Whether a crash took what had replaced the version of this key that there is now.
+    #[must_use]
+    pub(crate) fn lost_replacement(&self, key: usize) -> bool {
+        let history = &self.keys[key];
+        history.versions[history.high + 1..].iter().any(|version| version.lost)
+    }
+
     /// Whether a version of this key left before the ones that may be there now.
     #[must_use]
     pub(crate) fn had_left(&self, key: usize) -> bool {
@@ -412,7 +419,9 @@ mod tests {
         assert!(matches!(oracle.saw(0, &seen(3), 0), Verdict::Stale(_)));
         oracle.crash();
         assert!(matches!(oracle.saw(0, &seen(1), 0), Verdict::Stale(_)));
+        assert!(!oracle.lost_replacement(0));
         assert_eq!(oracle.saw(0, &seen(3), 0), Verdict::Right);
+        assert!(oracle.lost_replacement(0) && !oracle.lost_replacement(1));
         oracle.crash();
         assert!(matches!(oracle.saw(0, &seen(4), 0), Verdict::Stale(_)));
         assert!(matches!(oracle.saw(0, &seen(2), 0), Verdict::Stale(_)));
