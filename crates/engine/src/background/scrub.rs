@@ -126,10 +126,12 @@ impl Scrubber {
         more
     }
 
-    /// Whether puts wait for what the scrubber still has to look at.
+    /// Whether puts wait for what the scrubber still has to look at: after a crash, and not where the run before was
+    /// closed in spite of it.
     pub(crate) fn recovers_in_steps(&self) -> bool {
         let options = &self.parts.shared.options;
-        options.reopening == Reopening::InSteps && options.mode == Mode::Cache && self.is_verifying()
+        let waits = options.reopening == Reopening::InSteps && options.mode == Mode::Cache;
+        waits && self.known.crashed && self.is_verifying()
     }
 
     /// Reads one object into the memory tier, if the index still knows it there and the tier has room.
