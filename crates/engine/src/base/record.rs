@@ -25,18 +25,19 @@ impl Stats {
                 counter!(name, "store" => store(), "reason" => reason.clone()).absolute(*count);
             }
         }
+        let age = "Bytes that left since the opening, over bytes that live.";
         for (name, help, value) in [
-            ("picaflor_store_objects", "Entries in the index.", self.objects),
-            ("picaflor_store_index_bytes", "Bytes of the index.", self.index_bytes),
-            ("picaflor_store_memory_objects", "Objects held in the memory tier.", self.memory_objects),
-            ("picaflor_store_memory_used_bytes", "Bytes of memory in use.", self.memory_used),
-            ("picaflor_store_memory_limit_bytes", "Bytes of memory allowed.", self.memory_limit),
-            ("picaflor_store_capacity_bytes", "Bytes of the devices that may be used.", self.capacity),
+            ("picaflor_store_objects", "Entries in the index.", self.objects as f64),
+            ("picaflor_store_index_bytes", "Bytes of the index.", self.index_bytes as f64),
+            ("picaflor_store_memory_objects", "Objects held in the memory tier.", self.memory_objects as f64),
+            ("picaflor_store_memory_used_bytes", "Bytes of memory in use.", self.memory_used as f64),
+            ("picaflor_store_memory_limit_bytes", "Bytes of memory allowed.", self.memory_limit as f64),
+            ("picaflor_store_capacity_bytes", "Bytes of the devices that may be used.", self.capacity as f64),
+            ("picaflor_store_storage_age", age, self.storage_age()),
         ] {
             describe_gauge!(name, help);
-            gauge!(name, "store" => store()).set(value as f64);
+            gauge!(name, "store" => store()).set(value);
         }
-        gauge!("picaflor_store_storage_age", "store" => store()).set(self.storage_age());
         for volume in &self.volumes {
             for (name, help, value) in [
                 ("picaflor_store_clusters", "Clusters in all.", u64::from(volume.clusters)),

@@ -12,7 +12,7 @@ fn every_metric_has_its_help_and_its_type_once_and_before_it() {
     let text = proxy.admin("GET", "/metrics").text();
     let (mut helped, mut typed, mut series, mut families) =
         (HashSet::new(), HashSet::new(), HashSet::new(), Vec::new());
-    for line in text.lines() {
+    for line in text.lines().filter(|line| !line.is_empty()) {
         let mut words = line.splitn(4, ' ');
         match (words.next(), words.next(), words.next(), words.next()) {
             (Some("#"), Some("HELP"), Some(name), Some(help)) if !help.is_empty() => {
