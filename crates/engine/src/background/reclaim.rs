@@ -18,7 +18,7 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use picaflor_format::{
     cluster::Row,
-    frame::{ChunkKey, Header, Kind},
+    frame::{Header, Kind},
 };
 
 use crate::{
@@ -357,9 +357,8 @@ impl Reclaimer {
         if self.parts.shared.options.mode == Mode::Store {
             return Err(self.appender.full(draft.header.payload_len() as u64));
         }
-        let chunk = (draft.header.kind == Kind::Chunk).then(|| ChunkKey::decode(draft.key).ok()).flatten();
-        if chunk.is_some_and(|key| self.parts.shared.leases.is_leased(&key)) {
-            self.parts.shared.leases.note_refusal();
+        if draft.header.kind == Kind::Chunk {
+            self.parts.shared.leases.let_go(draft.key);
         }
         self.evict(row, entry, Some((draft.key, draft.header.kind)), Departure::Evicted);
         Ok(())

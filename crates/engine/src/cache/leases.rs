@@ -125,7 +125,7 @@ impl Leases {
         let held = state.held.get_mut(&id)?;
         if !held.is_kept {
             if state.kept + held.total > most {
-                self.note_refusal();
+                self.refused.fetch_add(1, Relaxed);
                 return None;
             }
             held.is_kept = true;
@@ -134,12 +134,14 @@ impl Leases {
         Some(held)
     }
 
-    /// Something of an object leaves that has a handle.
-    pub(crate) fn note_refusal(&self) {
-        self.refused.fetch_add(1, Relaxed);
+    /// A chunk leaves for want of room, whether or not there is a handle on its object.
+    pub(crate) fn let_go(&self, chunk_key: &[u8]) {
+        if ChunkKey::decode(chunk_key).is_ok_and(|key| self.is_leased(&key)) {
+            self.refused.fetch_add(1, Relaxed);
+        }
     }
 
-    /// How often that happened.
+    /// How often something left of an object that had a handle.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }

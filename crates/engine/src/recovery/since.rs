@@ -1,9 +1,6 @@
 //! What is known to have happened since the checkpoint, and what its entries lead to now.
 
-use std::{
-    collections::BTreeSet,
-    sync::atomic::{AtomicBool, Ordering::SeqCst},
-};
+use std::{collections::BTreeSet, sync::OnceLock};
 
 use parking_lot::Mutex;
 use picaflor_common::HashKeyed;
@@ -19,26 +16,24 @@ pub(super) struct Since {
     /// The sequence number of the checkpoint's directory; 0 without one.
     checkpoint: u64,
     /// Places in the index of which an entry was dropped because the device did not give what it leads to.
-    unread: Mutex<BTreeSet<u64>>,
-    has_unread: AtomicBool,
+    /// Made with the first: where the device gives everything, no sighting takes a lock for it.
+    unread: OnceLock<Mutex<BTreeSet<u64>>>,
 }
 
 impl Since {
     pub(super) fn new(deletes: HashKeyed<u64>, scanned: BTreeSet<u32>, checkpoint: u64) -> Self {
-        let (unread, has_unread) = Default::default();
-        Self { deletes, scanned, checkpoint, unread, has_unread }
+        Self { deletes, scanned, checkpoint, unread: OnceLock::new() }
     }
 
     /// An entry that may be of this hash, or of any other that has its place, leads to what the device does not give.
     /// To be told before the entry is dropped.
     pub(super) fn note_unread(&self, index: &Index, hash: u64) {
-        self.unread.lock().insert(hash & index.told_apart_by());
-        self.has_unread.store(true, SeqCst);
+        self.unread.get_or_init(Mutex::default).lock().insert(hash & index.told_apart_by());
     }
 
-    /// Whether nobody knows which version of such a key is the newest, unless the index has another entry of it.
+    /// Whether it is not known which version of such a key is the newest, unless the index has another entry of it.
     pub(super) fn is_unread(&self, index: &Index, hash: u64) -> bool {
-        self.has_unread.load(SeqCst) && self.unread.lock().contains(&(hash & index.told_apart_by()))
+        self.unread.get().is_some_and(|unread| unread.lock().contains(&(hash & index.told_apart_by())))
     }
 
     /// Whether this version was deleted.
