@@ -1,7 +1,11 @@
 //! The seam: what is asked of a store that is aged.
 
+use std::{fs::File, path::Path};
+
+use rustix::fs::Advice;
+
 use crate::{
-    Result,
+    Error, Result,
     age::{
         extents::Extent,
         load::{Load, Version},
@@ -91,4 +95,18 @@ pub(in crate::age) trait Candidate {
     fn written(&self) -> Option<u64> {
         None
     }
+}
+
+/// Forces a file to the device and has the kernel forget its pages, so that reads come from there. What a store has in
+/// memory of its own stays, and so do pages that it has mapped.
+pub(super) fn force_and_forget(path: &Path) -> Result<()> {
+    let file = File::open(path).map_err(Error::file("opening", path))?;
+    file.sync_all().map_err(Error::file("forcing", path))?;
+    forget(&file);
+    Ok(())
+}
+
+/// Has the kernel forget the pages of a file. Where it does not, reads come from memory, and are as fast as that.
+pub(super) fn forget(file: &File) {
+    let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
 }

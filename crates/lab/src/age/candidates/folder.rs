@@ -7,9 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{Advice, FallocateFlags};
+use rustix::fs::FallocateFlags;
 
-use super::candidate::{Candidate, Located, Manner, Told, Write, Wrote};
+use super::candidate::{Candidate, Located, Manner, Told, Write, Wrote, forget};
 use crate::{
     Error, Result,
     age::{extents, load::Load, spec::Force},
@@ -121,8 +121,7 @@ impl Candidate for Files {
         for entry in entries {
             let path = entry.map_err(Error::file("listing", &self.folder))?.path();
             if let Ok(file) = File::open(&path) {
-                // Where it is not heeded, reads come from memory, and are as fast as that.
-                let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
+                forget(&file);
             }
         }
         Ok(())

@@ -4,15 +4,11 @@
 //! nothing to announce. Pages of what was replaced are free for the next transaction but one. The map is as large as
 //! the volume, the file as it has to be; objects that are written at one time are entries of one transaction.
 
-use std::{
-    fs::File,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use lmdb::{Database, Environment, EnvironmentFlags, Error as LmdbError, Transaction, WriteFlags};
-use rustix::fs::Advice;
 
-use super::candidate::{Candidate, Located, Manner, Write, Wrote};
+use super::candidate::{Candidate, Located, Manner, Write, Wrote, force_and_forget};
 use crate::{
     Error, Result,
     age::{load::Load, marks, spec::Case},
@@ -87,10 +83,7 @@ impl Candidate for Lmdb {
 
     fn settle(&mut self) -> Result<()> {
         self.environment.sync(true).map_err(failed)?;
-        let file = File::open(&self.path).map_err(Error::file("opening", &self.path))?;
-        // Pages that the map has looked at stay in memory all the same.
-        let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
-        Ok(())
+        force_and_forget(&self.path)
     }
 
     fn locate(&mut self, load: &Load) -> Result<Located> {

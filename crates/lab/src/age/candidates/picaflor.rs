@@ -4,16 +4,12 @@
 //! The store has no threads of its own and takes a step after each operation, so where things lie is a function of the
 //! case. It writes to a real file.
 
-use std::{
-    fs::File,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use picaflor::{Daemons, Durability, Error as StoreError, Mode, PutOptions, PutStream, Store};
 use picaflor_device::Clock;
-use rustix::fs::Advice;
 
-use super::candidate::{Candidate, Located, Manner, Told, Write, Wrote};
+use super::candidate::{Candidate, Located, Manner, Told, Write, Wrote, force_and_forget};
 use crate::{
     Error, Result,
     age::{
@@ -147,10 +143,7 @@ impl Candidate for Engine {
 
     fn settle(&mut self) -> Result<()> {
         self.store.flush().map_err(self.failed())?;
-        let file = File::open(&self.path).map_err(Error::file("opening", &self.path))?;
-        file.sync_all().map_err(Error::file("forcing", &self.path))?;
-        let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
-        Ok(())
+        force_and_forget(&self.path)
     }
 
     fn locate(&mut self, load: &Load) -> Result<Located> {

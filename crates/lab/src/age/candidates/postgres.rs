@@ -18,16 +18,15 @@ use std::{
 };
 
 use ::postgres::{Client, NoTls, error::SqlState};
-use rustix::fs::Advice;
 
-use super::candidate::{Candidate, Located, Manner, Write, Wrote};
+use super::candidate::{Candidate, Located, Manner, Write, Wrote, force_and_forget};
 use crate::{
     Error, Result,
     age::{load::Load, marks, spec::Case},
     run::Kept,
 };
 
-/// As whom the server runs where we are root: it refuses to run as that.
+/// The user of the server where we are root: it refuses to run as that.
 const USER: &str = "postgres";
 /// Until it answers.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -100,7 +99,9 @@ fn give(folder: &Path) -> Result<()> {
     let number = |flag: &str| {
         let said = Command::new("id").args([flag, USER]).output().map_err(failed)?;
         let text = String::from_utf8_lossy(&said.stdout);
-        text.trim().parse::<u32>().map_err(|_| failed(format!("there is no user {USER}, as whom it runs for root")))
+        text.trim()
+            .parse::<u32>()
+            .map_err(|_| failed(format!("there is no user {USER}, which it needs where we are root")))
     };
     chown(folder, Some(number("-u")?), Some(number("-g")?)).map_err(Error::file("giving to its user", folder))
 }
@@ -240,13 +241,7 @@ impl Candidate for Postgres {
 
     fn settle(&mut self) -> Result<()> {
         self.client.batch_execute("CHECKPOINT").map_err(failed)?;
-        for path in self.files()? {
-            let file = File::open(&path).map_err(Error::file("opening", &path))?;
-            file.sync_all().map_err(Error::file("forcing", &path))?;
-            // What the server has in memory of its own stays there.
-            let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
-        }
-        Ok(())
+        self.files()?.iter().try_for_each(|path| force_and_forget(path))
     }
 
     fn locate(&mut self, load: &Load) -> Result<Located> {

@@ -4,15 +4,11 @@
 //! objects that are written at one time are rows of one transaction. The database is as large as it has to be: freed
 //! pages are used again before it grows, and it may not grow beyond the volume.
 
-use std::{
-    fs::File,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
-use rustix::fs::Advice;
 
-use super::candidate::{Candidate, Located, Manner, Write, Wrote};
+use super::candidate::{Candidate, Located, Manner, Write, Wrote, force_and_forget};
 use crate::{
     Error, Result,
     age::{load::Load, marks, spec::Case},
@@ -83,10 +79,7 @@ impl Candidate for Database {
 
     fn settle(&mut self) -> Result<()> {
         self.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA shrink_memory;").map_err(failed)?;
-        let file = File::open(&self.path).map_err(Error::file("opening", &self.path))?;
-        file.sync_all().map_err(Error::file("forcing", &self.path))?;
-        let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
-        Ok(())
+        force_and_forget(&self.path)
     }
 
     fn locate(&mut self, load: &Load) -> Result<Located> {
