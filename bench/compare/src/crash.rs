@@ -50,7 +50,7 @@ pub(crate) struct Found {
     pub(crate) oldest_lost: u64,
     /// Keys that were deleted and there again.
     pub(crate) returned: u64,
-    /// Keys with bytes that nobody put.
+    /// Keys with bytes that were never put.
     pub(crate) wrong: u64,
     /// Keys whose get was an error.
     pub(crate) errors: u64,
@@ -203,7 +203,7 @@ fn compare(seed: u64, times: &[u64], lines: &[&str], end: u64, found: &mut Found
         found.expected += u64::from(expected.is_some());
         let there = line.parse::<u64>().ok();
         let may_be = in_flight.key == key && there == in_flight.put.map(|_| times.len() as u64);
-        // As bytes that nobody put, or an error, all of the key is lost.
+        // As bytes that were never put, or an error, all of the key is lost.
         let is_known = !matches!(*line, "?" | "!");
         let is_moment = |number: &u64| match there {
             Some(there) => *number == there,

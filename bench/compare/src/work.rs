@@ -1,15 +1,14 @@
-//! What a peer is asked to do, in a process of its own: the same puts and deletes for the same seed, so that whoever
-//! knows the seed and how many were acknowledged knows what has to be there. `diskcache_peer.py` does the same.
+//! What a peer is asked to do, in a process of its own: the same puts and deletes for the same seed, so that
+//! the seed and how many were acknowledged say what has to be there. `diskcache_peer.py` does the same.
 
 use std::{
-    fs,
     hint::black_box,
     io::Write,
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::{Context, Result, bail, ensure};
-use nix::sys::resource::{UsageWho, getrusage};
+use anyhow::{Result, bail, ensure};
+use bench_common::usage::{Usage, anonymous_memory};
 
 use crate::peers::{self, Peer, Settings};
 
@@ -111,7 +110,7 @@ fn work(peer: &dyn Peer, seed: u64) -> Result<()> {
 }
 
 /// Says how long the opening took, and of each key what is there: the number of its put, `-` for nothing, `?` for bytes
-/// that nobody put, `!` for an error. Then it ends at once: how a peer closes is not judged.
+/// that were never put, `!` for an error. Then it ends at once: how a peer closes is not judged.
 fn judge(peer: &dyn Peer, seed: u64, begin: Instant) -> Result<()> {
     println!("{}", begin.elapsed().as_micros());
     for key in 0..KEYS {
@@ -143,21 +142,13 @@ fn memory_of(peer: &dyn Peer, objects: u64) -> Result<()> {
             black_box(body);
         })?;
     }
-    let status = fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("no RssAnon")?;
-    println!("{}", line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024);
+    println!("{}", anonymous_memory());
     Ok(())
-}
-
-fn processor() -> Result<f64> {
-    let used = getrusage(UsageWho::RUSAGE_SELF)?;
-    let micros = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 * 1e6 + time.tv_usec() as f64;
-    Ok(micros(used.user_time()) + micros(used.system_time()))
 }
 
 /// Asks for these objects and prints p50, p99, p99.9 in microseconds, the processor's time a get, and misses.
 fn tails(peer: &dyn Peer, asked: impl Iterator<Item = u64>) -> Result<()> {
-    let (mut times, mut misses, before) = (Vec::new(), 0, processor()?);
+    let (mut times, mut misses, before) = (Vec::new(), 0, Usage::now());
     for number in asked {
         let (name, mut seen) = (name(number), 0);
         let begin = Instant::now();
@@ -165,7 +156,7 @@ fn tails(peer: &dyn Peer, asked: impl Iterator<Item = u64>) -> Result<()> {
         times.push(begin.elapsed());
         misses += u64::from(seen != PAGE);
     }
-    let used = (processor()? - before) / times.len() as f64;
+    let used = before.until_now().cpu * 1e6 / times.len() as f64;
     times.sort_unstable();
     let at = |part: f64| times[(times.len() as f64 * part) as usize].as_secs_f64() * 1e6;
     println!("{:.2} {:.2} {:.2} {used:.2} {misses}", at(0.5), at(0.99), at(0.999));
