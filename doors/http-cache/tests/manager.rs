@@ -1,14 +1,9 @@
 //! The manager before a real nginx, by the example as a process of its own, and by itself.
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
-use std::{
-    io::{BufRead, BufReader, Write},
-    path::Path,
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use doors_kit::{Origin, example, noise};
+use doors_kit::{Origin, Program, noise};
 use http_cache::{CacheManager, HttpResponse, HttpVersion};
 use http_cache_semantics::CachePolicy;
 use picaflor_http_cache::{
@@ -19,33 +14,6 @@ use picaflor_http_cache::{
     },
 };
 use picaflor_sim::FaultyDevice;
-
-struct Fetch {
-    child: Child,
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
-}
-
-impl Fetch {
-    fn start(store: &Path) -> Self {
-        let mut child =
-            Command::new(example("fetch")).arg(store).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (to, from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        Self { child, to, from }
-    }
-
-    fn fetch(&mut self, origin: &Origin, path: &str) -> String {
-        writeln!(self.to, "http://{}/{path}", origin.address).unwrap();
-        let mut line = String::new();
-        self.from.read_line(&mut line).unwrap();
-        line.trim().to_owned()
-    }
-
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
 
 #[test]
 fn the_readme_shows_the_example() {
@@ -62,12 +30,12 @@ fn after_kill_9_what_was_fetched_are_hits() {
         origin.file(&format!("f{len}"), &noise(len, 1));
     }
     for round in 0..3 {
-        let mut fetch = Fetch::start(&store);
+        let mut fetch = Program::start("fetch", [&store]);
         for len in sizes {
             let expected = if round == 0 { "MISS" } else { "HIT" };
-            assert_eq!(fetch.fetch(&origin, &format!("f{len}")), format!("Some(\"{expected}\") {len}"));
+            let said = fetch.ask(&format!("http://{}/f{len}", origin.address));
+            assert_eq!(said, format!("Some(\"{expected}\") {len}"));
         }
-        fetch.kill();
     }
     for len in sizes {
         assert_eq!(origin.answers(&format!("f{len}"), 1), ["200"]);

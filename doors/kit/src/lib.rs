@@ -1,13 +1,17 @@
-//! What tests and measurements of several doors need: a real nginx as origin; tails and memory.
+//! What tests and measurements of several doors need: a real nginx as origin; examples that are spoken to and killed;
+//! tails and memory.
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
 use std::{
+    ffi::OsStr,
+    io::{BufRead, BufReader, Write},
     net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     time::{Duration, Instant},
 };
 
+use picaflor::Options;
 use tempfile::TempDir;
 
 /// Waits for an event that must come; a minute is for machines that are busy.
@@ -116,6 +120,52 @@ impl Drop for Origin {
 pub fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().and_then(Path::parent).unwrap().join("examples").join(name)
+}
+
+/// An example of the package under test as a process of its own, which is spoken to by lines. It ends as by `kill -9`.
+pub struct Program {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Program {
+    /// Starts the example of this name.
+    pub fn start<A: AsRef<OsStr>>(name: &str, arguments: impl IntoIterator<Item = A>) -> Self {
+        let mut command = Command::new(example(name));
+        let mut child = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (to, from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        Self { child, to, from }
+    }
+
+    /// Says a line, and returns the next that it says.
+    pub fn ask(&mut self, line: &str) -> String {
+        writeln!(self.to, "{line}").unwrap();
+        self.line()
+    }
+
+    /// The next line that it says.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.from.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// Places in a folder at which no store can be opened, and a word of what is said of each.
+pub fn bad_places(folder: &Path) -> [(Options, &'static str); 3] {
+    let foreign = folder.join("foreign");
+    std::fs::write(&foreign, vec![b'x'; 8 << 20]).unwrap();
+    let full = Options::new(folder.join("full")).capacity(1 << 44);
+    let missing = Options::new(folder.join("none/cache.store"));
+    [(Options::new(&foreign), "damaged"), (full, "full"), (missing, "none/cache.store")]
 }
 
 /// What the programs measure that put a door beside the usual alternative.

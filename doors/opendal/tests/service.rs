@@ -1,14 +1,9 @@
 //! The service through OpenDAL's own operator, and the README's program as a process of its own.
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
-use std::{
-    io::{BufRead, BufReader, Write},
-    path::Path,
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use doors_kit::{example, noise};
+use doors_kit::{Program, bad_places, noise};
 use futures_util::TryStreamExt;
 use opendal::{EntryMode, ErrorKind, Operator, OperatorRegistry};
 use picaflor_opendal::{
@@ -27,53 +22,19 @@ fn the_readme_shows_the_example() {
     assert!(readme.contains(example), "the README has another text than examples/thumbnails.rs");
 }
 
-struct Thumbnails {
-    child: Child,
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
-}
-
-impl Thumbnails {
-    fn start(store: &Path) -> Self {
-        let mut child = Command::new(example("thumbnails"))
-            .arg(store)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (to, from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        Self { child, to, from }
-    }
-
-    fn ask(&mut self, command: &str) -> String {
-        writeln!(self.to, "{command}").unwrap();
-        let mut line = String::new();
-        self.from.read_line(&mut line).unwrap();
-        line.trim().to_owned()
-    }
-}
-
-impl Drop for Thumbnails {
-    /// As by `kill -9`.
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
 #[test]
 fn after_kill_9_what_was_written_is_there_and_what_was_deleted_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("thumbnails.store");
     let sizes = [0, 1, 4096, 300_000, 3_000_001];
-    let mut first = Thumbnails::start(&store);
+    let mut first = Program::start("thumbnails", [&store]);
     for size in sizes {
         assert_eq!(first.ask(&format!("make a/{size} {size}")), format!("made {size}"));
     }
     assert_eq!(first.ask("make a/gone 10"), "made 10");
     assert_eq!(first.ask("drop a/gone"), "dropped");
     drop(first);
-    let mut second = Thumbnails::start(&store);
+    let mut second = Program::start("thumbnails", [&store]);
     for size in sizes {
         assert_eq!(second.ask(&format!("make a/{size} {size}")), format!("there {size}"));
     }
@@ -247,11 +208,7 @@ async fn it_is_made_of_names_and_of_a_uri() {
 #[tokio::test]
 async fn bad_places_and_full_ones_have_our_words() {
     let folder = tempfile::tempdir().unwrap();
-    let foreign = folder.path().join("foreign");
-    std::fs::write(&foreign, vec![b'x'; 8 << 20]).unwrap();
-    let full = Options::new(folder.path().join("full")).capacity(1 << 44);
-    let missing = Options::new(folder.path().join("none/cache.store"));
-    for (options, words) in [(Options::new(&foreign), "damaged"), (full, "full"), (missing, "none/cache.store")] {
+    for (options, words) in bad_places(folder.path()) {
         let error = Operator::new(Picaflor::new(options)).err().unwrap();
         assert!(error.to_string().contains(words), "{error}");
     }

@@ -281,11 +281,7 @@ async fn variants_are_objects_of_their_own_and_hints_are_taken() {
 #[tokio::test]
 async fn a_place_that_cannot_be_opened_is_pingoras_error_in_our_words() {
     let folder = tempfile::tempdir().unwrap();
-    let foreign = folder.path().join("foreign");
-    std::fs::write(&foreign, vec![b'x'; 8 << 20]).unwrap();
-    let full = Options::new(folder.path().join("full")).capacity(1 << 44);
-    let missing = Options::new(folder.path().join("none/cache.store"));
-    for (options, words) in [(Options::new(&foreign), "damaged"), (full, "full"), (missing, "none/cache.store")] {
+    for (options, words) in doors_kit::bad_places(folder.path()) {
         let error = Picaflor::open(options).err().unwrap();
         assert_eq!(error.etype(), &pingora_error::ErrorType::InternalError);
         let text = error.to_string();

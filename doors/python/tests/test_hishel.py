@@ -1,15 +1,14 @@
 """The storage of hishel, before a server that counts."""
 
 import asyncio
-import http.server
 import multiprocessing
 import os
 import signal
-import threading
 
 import httpx
 import picaflor
 import pytest
+from conftest import served
 from hishel import Headers, Request, Response
 from hishel.httpx import AsyncCacheClient, CacheClient
 from picaflor.hishel import SLOTS, AsyncPicaflorStorage, PicaflorStorage
@@ -19,9 +18,7 @@ OPTIONS = {"capacity": 64 << 20, "memory": 16 << 20, "durable_within": 0}
 
 @pytest.fixture
 def server():
-    class Handler(http.server.BaseHTTPRequestHandler):
-        asked = []
-
+    class Answers:
         def do_GET(self):
             self.asked.append(self.path)
             language = self.headers.get("Accept-Language", "")
@@ -46,13 +43,8 @@ def server():
             self.send_response(204)
             self.end_headers()
 
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}", Handler.asked
-    server.shutdown()
+    with served(Answers) as server:
+        yield server
 
 
 def _hit(response):

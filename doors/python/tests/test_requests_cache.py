@@ -1,19 +1,15 @@
 """The backend of requests-cache, before a server that counts."""
 
-import http.server
-import threading
-
 import picaflor
 import pytest
+from conftest import served
 from picaflor.requests_cache import PicaflorCache
 from requests_cache import CachedSession
 
 
 @pytest.fixture
 def server():
-    class Handler(http.server.BaseHTTPRequestHandler):
-        asked = []
-
+    class Answers:
         def do_GET(self):
             self.asked.append(self.path)
             if self.path == "/moved":
@@ -27,13 +23,8 @@ def server():
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}", Handler.asked
-    server.shutdown()
+    with served(Answers) as server:
+        yield server
 
 
 def test_responses_survive_and_are_hits(tmp_path, server):

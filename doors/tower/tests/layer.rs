@@ -2,10 +2,9 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     net::TcpStream,
     path::Path,
-    process::{Child, Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -13,7 +12,7 @@ use std::{
 };
 
 use axum::{Router, body::Body, extract::Request, response::Response};
-use doors_kit::{example, noise};
+use doors_kit::{Program, noise};
 use picaflor_tower::{
     CacheLayer,
     picaflor::{Error, Options, device::MemoryDevice},
@@ -27,17 +26,15 @@ fn the_readme_shows_the_example() {
 }
 
 struct Server {
-    child: Child,
+    _program: Program,
     address: String,
 }
 
 impl Server {
     fn start(store: &Path) -> Self {
-        let mut child =
-            Command::new(example("resizer")).arg("127.0.0.1:0").arg(store).stdout(Stdio::piped()).spawn().unwrap();
-        let mut address = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut address).unwrap();
-        Self { child, address: address.trim().to_owned() }
+        let mut program = Program::start("resizer", [Path::new("127.0.0.1:0"), store]);
+        let address = program.line();
+        Self { _program: program, address }
     }
 
     fn get(&self, path: &str) -> (String, Vec<u8>) {
@@ -47,14 +44,6 @@ impl Server {
         stream.read_to_end(&mut all).unwrap();
         let end = all.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
         (String::from_utf8_lossy(&all[..end]).to_lowercase(), all[end + 4..].to_vec())
-    }
-}
-
-impl Drop for Server {
-    /// As by `kill -9`.
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
     }
 }
 

@@ -14,7 +14,6 @@ import time
 import uuid
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import replace
-from os import PathLike
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -22,7 +21,8 @@ import anyio
 import msgpack
 from hishel import AsyncBaseStorage, BaseStorage, Entry, Headers, Request, Response
 
-from . import Error, Object, Store
+from . import Error, Object
+from ._place import Place, opened
 
 __all__ = ["AsyncPicaflorStorage", "PicaflorStorage"]
 
@@ -85,10 +85,14 @@ class _Common:
     _limits: Callable[[float | None, float | None, float], tuple[float | None, float | None]]
     _expires_at: Callable[[float | None, float | None, float], float | None]
     max_stream_size: int | None
+    _new_lock: Callable[[], Any]
 
-    def _open(self, store: Store | str | PathLike[str], options: dict[str, Any] | None) -> None:
-        self.store = store if isinstance(store, Store) else Store(store, **(options or {}))
-        self._is_ours = self.store is not store
+    def __init__(
+        self, store: Place = "http.store", *, store_options: dict[str, Any] | None = None, **limits: Any
+    ) -> None:
+        super().__init__(**limits)
+        self.store, self._is_ours = opened(store, store_options)
+        self._lock = self._new_lock()
         # No object may be longer than a quarter of the device.
         longest = self.store.stats()["capacity"] // 4
         self._longest = longest if self.max_stream_size is None else min(longest, self.max_stream_size)
@@ -153,16 +157,7 @@ class PicaflorStorage(_Common, BaseStorage):
     :param store: where, or a store that is open; one that is opened here is closed by ``close()``.
     """
 
-    def __init__(
-        self,
-        store: Store | str | PathLike[str] = "http.store",
-        *,
-        store_options: dict[str, Any] | None = None,
-        **limits: Any,
-    ) -> None:
-        super().__init__(**limits)
-        self._open(store, store_options)
-        self._lock = Lock()
+    _new_lock = Lock
 
     def create_entry(
         self, request: Request, response: Response, key: str, *, ttl: float | None = None, tti: float | None = None
@@ -240,16 +235,7 @@ class PicaflorStorage(_Common, BaseStorage):
 class AsyncPicaflorStorage(_Common, AsyncBaseStorage):
     """As :class:`PicaflorStorage`, for httpx's asynchronous client."""
 
-    def __init__(
-        self,
-        store: Store | str | PathLike[str] = "http.store",
-        *,
-        store_options: dict[str, Any] | None = None,
-        **limits: Any,
-    ) -> None:
-        super().__init__(**limits)
-        self._open(store, store_options)
-        self._lock = anyio.Lock()
+    _new_lock = anyio.Lock
 
     async def create_entry(
         self, request: Request, response: Response, key: str, *, ttl: float | None = None, tti: float | None = None

@@ -7,12 +7,12 @@ place is needed; requests-cache then fetches it again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from os import PathLike
 from typing import Any
 
 from requests_cache.backends import BaseCache, BaseStorage
 
 from . import Store
+from ._place import Place, opened
 
 __all__ = ["PicaflorCache"]
 
@@ -25,14 +25,13 @@ class PicaflorCache(BaseCache):
 
     def __init__(
         self,
-        store: Store | str | PathLike[str] = "http.store",
+        store: Place = "http.store",
         *,
         store_options: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(cache_name="picaflor", **kwargs)
-        self.store = store if isinstance(store, Store) else Store(store, **(store_options or {}))
-        self._is_ours = self.store is not store
+        self.store, self._is_ours = opened(store, store_options)
         self.responses = _Part(self.store, b"r", **kwargs)
         self.redirects = _Part(self.store, b"d", **{**kwargs, "serializer": None})
 
