@@ -43,6 +43,7 @@ use crate::{
         selector,
         taking::{self, NotPurged},
     },
+    resident,
 };
 
 /// The configured token, the one in the token file, or a new one left there; and the file, if it counts.
@@ -82,6 +83,7 @@ pub(crate) fn work(proxy: Arc<Proxy>, socket: TcpListener, mut stopped: watch::R
     runtime.block_on(async {
         let Ok(socket) = tokio::net::TcpListener::from_std(socket) else { return };
         let tidying = tokio::spawn(tidy(proxy.clone()));
+        let keeping = tokio::spawn(resident::keep(proxy.clone()));
         loop {
             let accepted = tokio::select! {
                 accepted = socket.accept() => accepted,
@@ -113,6 +115,7 @@ pub(crate) fn work(proxy: Arc<Proxy>, socket: TcpListener, mut stopped: watch::R
         };
         let _ = tokio::time::timeout(proxy.config.limits.drain.0, purged).await;
         tidying.abort();
+        keeping.abort();
     });
 }
 
