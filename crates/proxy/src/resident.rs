@@ -1,9 +1,9 @@
-//! Memory as the kernel counts it, held to what the user gave: what the allocator keeps beyond what was asked of it, and
+//! Memory as the kernel counts it, held to what the user gave: what the allocator keeps beyond what was asked, and
 //! what connections take, comes out of the store's.
 //!
-//! Steps, four times a second: what is resident → what of it is over the aim, a little below the bound, is reserved in the
-//! store, whose tier makes room for it → pages that came free go back to the system. What is not needed for long is given
-//! back by and by.
+//! Steps, four times a second: what is resident → what of it is over the aim, a little below the bound, is reserved in
+//! the store, whose tier makes room for it → pages that came free go back to the system. What is not needed any more is
+//! given back slowly.
 
 use std::{
     fs,

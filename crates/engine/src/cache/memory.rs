@@ -330,7 +330,7 @@ impl Memory {
         Some(old)
     }
 
-    /// The same of a version that was replaced: to be put anew is to be asked for, so the next one that comes in by a get
+    /// The same of a version that was replaced: to be put anew is to be asked for, so the next one that a get brings in
     /// is as one that had left and comes back.
     pub(crate) fn replaced(&self, hash: u64) {
         if self.remove(hash).is_some() && !self.retention.is_lru() {
