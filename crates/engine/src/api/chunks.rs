@@ -1,6 +1,12 @@
 //! Reading a body piece by piece: the way to read an object larger than a cluster, or a part of any.
 
-use std::{collections::VecDeque, ops::Range, sync::Arc};
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    ops::Range,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use bytes::Bytes;
 use picaflor_format::frame::Manifest;
@@ -16,6 +22,8 @@ pub(crate) trait ChunkSource: Send + Sync {
     /// # Errors
     /// As of a get.
     fn chunk(self: Arc<Self>, manifest: &Frame, id: u64, number: u32) -> Result<Option<Arc<Frame>>>;
+    /// Begins to read it; what is returned waits for it.
+    fn begin_chunk(self: Arc<Self>, manifest: &Frame, id: u64, number: u32) -> BegunChunk;
     /// The same for tasks.
     fn chunk_async(self: Arc<Self>, manifest: &Frame, id: u64, number: u32) -> BoxFuture<Option<Arc<Frame>>>;
     /// Without one of its chunks the object is of no use: it leaves.
@@ -23,6 +31,12 @@ pub(crate) trait ChunkSource: Send + Sync {
     /// The same for tasks.
     fn drop_incomplete_async(self: Arc<Self>, manifest: Arc<Frame>) -> BoxFuture<()>;
 }
+
+/// A read of a chunk that is under way, and waits for it on the thread that calls.
+pub(crate) type BegunChunk = Box<dyn FnOnce() -> Result<Option<Arc<Frame>>> + Send>;
+
+/// Chunks that are read at a time for a body in one piece.
+const AHEAD: usize = 8;
 
 /// The pieces of a range of an object's body, in order. An iterator for threads; [`Chunks::next_async`]
 /// for tasks.
@@ -175,14 +189,58 @@ impl Rest {
         (0..self.manifest.chunks()).map(|number| self.chunk(number))
     }
 
-    /// All pieces in one; none if one of them is not there.
+    /// All pieces in one, some read while others arrive; none if one of them is not there.
     pub(crate) fn gather(&self) -> Result<Option<Bytes>> {
-        let mut body = Vec::with_capacity(self.manifest.total as usize);
-        for piece in self.pieces() {
-            let Some(frame) = piece? else { return Ok(None) };
+        let begin = |number| Arc::clone(&self.source).begin_chunk(&self.manifest_frame, self.manifest.id, number);
+        let (mut body, mut ahead) = (Vec::with_capacity(self.manifest.total as usize), VecDeque::new());
+        let mut coming = (0..self.manifest.chunks()).map(begin);
+        ahead.extend(coming.by_ref().take(AHEAD));
+        while let Some(piece) = ahead.pop_front() {
+            let Some(frame) = piece()? else { return Ok(None) };
             body.extend_from_slice(&frame.body());
+            ahead.extend(coming.next());
         }
         Ok((body.len() as u64 == self.manifest.total).then(|| body.into()))
+    }
+
+    /// The same for tasks.
+    pub(crate) async fn gather_async(&self) -> Result<Option<Bytes>> {
+        let begin = |number| {
+            let source = Arc::clone(&self.source);
+            Ahead::Coming(source.chunk_async(&self.manifest_frame, self.manifest.id, number))
+        };
+        let (mut body, mut ahead) = (Vec::with_capacity(self.manifest.total as usize), VecDeque::new());
+        let mut coming = (0..self.manifest.chunks()).map(begin);
+        ahead.extend(coming.by_ref().take(AHEAD));
+        while !ahead.is_empty() {
+            poll_fn(|context| {
+                ahead.iter_mut().for_each(|piece| piece.poll(context));
+                if matches!(ahead.front(), Some(Ahead::Coming(_))) { Poll::Pending } else { Poll::Ready(()) }
+            })
+            .await;
+            let Some(Ahead::Here(piece)) = ahead.pop_front() else { break };
+            let Some(frame) = piece? else { return Ok(None) };
+            body.extend_from_slice(&frame.body());
+            ahead.extend(coming.next());
+        }
+        Ok((body.len() as u64 == self.manifest.total).then(|| body.into()))
+    }
+
+    /// The whole body of a handle; without one of its chunks the object leaves.
+    pub(crate) fn body(&self) -> Result<Bytes> {
+        self.gather()?.ok_or_else(|| {
+            Arc::clone(&self.source).drop_incomplete(&self.manifest_frame);
+            self.missing()
+        })
+    }
+
+    /// The same for tasks.
+    pub(crate) async fn body_async(&self) -> Result<Bytes> {
+        if let Some(body) = self.gather_async().await? {
+            return Ok(body);
+        }
+        let _ = Arc::clone(&self.source).drop_incomplete_async(Arc::clone(&self.manifest_frame)).await;
+        Err(self.missing())
     }
 
     /// Whether each piece is there, by reading it.
@@ -201,6 +259,22 @@ impl Rest {
             place: format!("object {:?}", String::from_utf8_lossy(self.manifest_frame.key())),
             why: Miss::ChunkMissing.to_string(),
             mend: "it was dropped; put it again".into(),
+        }
+    }
+}
+
+/// A chunk that a task reads ahead.
+enum Ahead {
+    Coming(BoxFuture<Option<Arc<Frame>>>),
+    Here(Result<Option<Arc<Frame>>>),
+}
+
+impl Ahead {
+    fn poll(&mut self, context: &mut Context<'_>) {
+        if let Self::Coming(chunk) = self
+            && let Poll::Ready(here) = chunk.as_mut().poll(context)
+        {
+            *self = Self::Here(here);
         }
     }
 }

@@ -131,15 +131,9 @@ impl Object {
     /// # Errors
     /// Those of reading the pieces of a large object.
     pub fn body(&self) -> Result<Bytes> {
-        match self.body_in_memory() {
-            Some(body) => Ok(body),
-            None => {
-                let mut all = Vec::with_capacity(self.len() as usize);
-                for piece in self.chunks(0..self.len()) {
-                    all.extend_from_slice(&piece?);
-                }
-                Ok(all.into())
-            }
+        match self.rest() {
+            Some(rest) => rest.body(),
+            None => Ok(self.body_in_memory().unwrap_or_default()),
         }
     }
 
@@ -148,14 +142,10 @@ impl Object {
     /// # Errors
     /// As [`Object::body`].
     pub async fn body_async(&self) -> Result<Bytes> {
-        if let Some(body) = self.body_in_memory() {
-            return Ok(body);
+        match self.rest() {
+            Some(rest) => rest.body_async().await,
+            None => Ok(self.body_in_memory().unwrap_or_default()),
         }
-        let (mut all, mut chunks) = (Vec::with_capacity(self.len() as usize), self.chunks(0..self.len()));
-        while let Some(piece) = chunks.next_async().await {
-            all.extend_from_slice(&piece?);
-        }
-        Ok(all.into())
     }
 
     /// As [`Object::body`], if that takes no read: `None` of an object larger than a cluster, whose chunks are on the

@@ -6,7 +6,7 @@ use picaflor_format::frame::{ChunkKey, Manifest};
 
 use crate::{
     Departure, Miss, Mode, Object, Result,
-    api::chunks::ChunkSource,
+    api::chunks::{BegunChunk, ChunkSource},
     base::blocking::BoxFuture,
     base::frame::Frame,
     cache::leases::Lease,
@@ -22,6 +22,12 @@ impl ChunkSource for Inner {
     fn chunk(self: Arc<Self>, manifest: &Frame, id: u64, number: u32) -> Result<Option<Arc<Frame>>> {
         let store = Store { inner: self };
         store.run(&mut store.chunk_of(manifest, id, number))
+    }
+
+    fn begin_chunk(self: Arc<Self>, manifest: &Frame, id: u64, number: u32) -> BegunChunk {
+        let store = Store { inner: self };
+        let query = store.chunk_of(manifest, id, number);
+        Box::new(store.begin_run(query))
     }
 
     fn chunk_async(self: Arc<Self>, manifest: &Frame, id: u64, number: u32) -> BoxFuture<Option<Arc<Frame>>> {

@@ -131,6 +131,34 @@ impl Store {
         }
     }
 
+    /// As [`Store::run`] in two steps: the device read begins now, and what is returned waits for it.
+    pub(crate) fn begin_run(&self, mut query: Query) -> impl FnOnce() -> Result<Option<Arc<Frame>>> + Send + use<> {
+        let store = self.clone();
+        let next = match self.seek(&mut query) {
+            Next::Read(plan) if plan.may_go_ahead() => {
+                let place = plan.sought(0);
+                let (flight, lead) = plan.volume.residents.reader.join(place);
+                if lead {
+                    plan.read_elsewhere(place, &flight);
+                }
+                Ok((plan, flight))
+            }
+            next => Err(next),
+        };
+        move || match next {
+            Ok((plan, flight)) => {
+                let outcome = flight.wait(plan.volume.medium.device.as_ref());
+                match store.arrived(&mut query, &plan, outcome)? {
+                    Some(frame) => store.answer(&query, Ok(frame)),
+                    None => store.run(&mut query),
+                }
+            }
+            Err(Next::Found(frame)) => store.answer(&query, Ok(frame)),
+            Err(Next::Absent(why)) => store.answer(&query, Err(why)),
+            Err(Next::Read(_) | Next::Ask(_)) => store.run(&mut query),
+        }
+    }
+
     fn answer(&self, query: &Query, found: Result<Arc<Frame>, Miss>) -> Result<Option<Arc<Frame>>> {
         if query.dropped && found.is_err() {
             self.log_loss(query);

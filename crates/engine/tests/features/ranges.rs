@@ -1,10 +1,24 @@
 //! Parts of objects.
 
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
 use bytes::Bytes;
-use picaflor::{Chunks, Store};
+use parking_lot::Mutex;
+use picaflor::{
+    Chunks, Store,
+    device::{Device, MemoryDevice, Op, Request},
+};
 
 use crate::{
-    common::{KIB, MIB, body, bypass, counted, key},
+    common::{KIB, MIB, body, by_hand, bypass, counted, key},
     streams::block_on,
 };
 
@@ -74,4 +88,75 @@ fn a_part_of_a_large_object_reads_only_what_it_needs() {
     let part = pieces(store.get_range(&key(1), 60_000..80_000).unwrap());
     assert!(part.concat() == whole[60_000..80_000]);
     assert!(device.counts().read_bytes - before <= 3 * 64 * KIB, "more than two chunks and a manifest");
+}
+
+/// A device that keeps reads which are submitted to it until time passes.
+struct Slow {
+    inner: MemoryDevice,
+    held: Mutex<VecDeque<Request>>,
+    most: AtomicUsize,
+}
+
+impl Device for Slow {
+    fn capacity(&self) -> u64 {
+        self.inner.capacity()
+    }
+
+    fn block_size(&self) -> usize {
+        self.inner.block_size()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.inner.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        self.inner.write(offset, buf)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.inner.sync()
+    }
+
+    fn submit(&self, batch: Vec<Request>) {
+        let (reads, others) = batch.into_iter().partition(|request| matches!(request.op, Op::Read(_)));
+        let mut held = self.held.lock();
+        held.extend::<Vec<_>>(reads);
+        self.most.fetch_max(held.len(), Relaxed);
+        drop(held);
+        self.inner.submit(others);
+    }
+
+    fn advance(&self) -> bool {
+        let next = self.held.lock().pop_front();
+        next.map(|read| self.inner.submit(vec![read])).is_some()
+    }
+
+    fn backend(&self) -> String {
+        self.inner.backend()
+    }
+}
+
+#[test]
+fn chunks_of_a_body_in_one_piece_are_read_while_others_arrive() {
+    let inner = MemoryDevice::new(64 * MIB);
+    let device = Arc::new(Slow { inner, held: Mutex::default(), most: AtomicUsize::new(0) });
+    let store = Store::open(by_hand(device.clone())).unwrap();
+    let whole = body(1, 2 * MIB as usize);
+    store.put_with(&key(1), &whole, &bypass()).unwrap();
+    store.flush().unwrap();
+    let object = store.get(&key(1)).unwrap().unwrap();
+    assert!(object.body().unwrap() == whole);
+    assert_eq!(device.most.swap(0, Relaxed), 8);
+    let read = std::thread::spawn(move || block_on(object.body_async()).unwrap());
+    let begin = Instant::now();
+    while !read.is_finished() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "they are read one after the other");
+        // Nothing lands before as many are under way as will be.
+        if device.most.load(Relaxed) == 8 {
+            device.advance();
+        }
+        std::thread::yield_now();
+    }
+    assert!(read.join().unwrap() == whole);
 }

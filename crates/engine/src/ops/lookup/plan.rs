@@ -75,6 +75,11 @@ impl Plan {
         self.volume.catalog.places.as_ref().is_some_and(|places| places.are_files())
     }
 
+    /// Whether it may be begun before it is waited for: it is of no batch, which waits for others itself.
+    pub(super) fn may_go_ahead(&self) -> bool {
+        !self.is_of_a_file() && !self.volume.residents.reader.is_lazy()
+    }
+
     /// Whether it is a part of a cluster that begins with the object.
     fn is_window(&self) -> bool {
         self.page.is_some_and(|(_, read)| read.page.is_none() && read.len < self.volume.medium.cluster_len())
