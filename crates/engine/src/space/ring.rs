@@ -13,6 +13,7 @@
 mod fill;
 mod seen;
 mod victim;
+mod walked;
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +23,7 @@ use std::{
 use parking_lot::Mutex;
 
 pub(crate) use self::fill::Fill;
-use self::seen::Seen;
+use self::{seen::Seen, walked::Walked};
 use super::region::{Regions, Site};
 
 /// Which free cluster is written next, where objects lie in clusters (Shriver et al. 2001, §3.5).
@@ -127,6 +128,7 @@ struct Clusters {
     /// No victims as long as something in them is live, and the second from which they are again.
     aside: BTreeSet<u32>,
     recall: u32,
+    walked: Walked,
     free: u32,
     leaving: u32,
     reserved: u32,
@@ -157,6 +159,7 @@ impl Space {
             resident: Vec::new(),
             aside: BTreeSet::new(),
             recall: 0,
+            walked: Walked::default(),
             free: count,
             leaving: 0,
             reserved: 0,
@@ -227,6 +230,7 @@ impl Space {
         clusters.states[found as usize] = state;
         clusters.pages[found as usize] = u64::MAX;
         clusters.aside.remove(&found);
+        clusters.walked.granted(found);
         clusters.cursor = (found + 1) % count;
         clusters.written = found;
         clusters.free -= 1;
