@@ -40,7 +40,7 @@ use crate::{
     proxy::Proxy,
     purge::{
         asked::{Asked, BadAsked},
-        selector,
+        selector, sweep,
         taking::{self, NotPurged},
     },
 };
@@ -81,7 +81,7 @@ pub(crate) fn work(proxy: Arc<Proxy>, socket: TcpListener, mut stopped: watch::R
     };
     runtime.block_on(async {
         let Ok(socket) = tokio::net::TcpListener::from_std(socket) else { return };
-        let tidying = tokio::spawn(tidy(proxy.clone()));
+        let tidying = [tokio::spawn(tidy(proxy.clone())), tokio::spawn(sweep::run(proxy.clone()))];
         loop {
             let accepted = tokio::select! {
                 accepted = socket.accept() => accepted,
@@ -112,7 +112,7 @@ pub(crate) fn work(proxy: Arc<Proxy>, socket: TcpListener, mut stopped: watch::R
             }
         };
         let _ = tokio::time::timeout(proxy.config.limits.drain.0, purged).await;
-        tidying.abort();
+        tidying.iter().for_each(tokio::task::JoinHandle::abort);
     });
 }
 
