@@ -10,8 +10,10 @@ pub(crate) mod man;
 pub(crate) mod put;
 pub(crate) mod rm;
 pub(crate) mod serve;
+mod server;
 pub(crate) mod share;
 pub(crate) mod stats;
+pub(crate) mod top;
 
 use std::{
     fmt,
