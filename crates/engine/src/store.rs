@@ -178,8 +178,8 @@ impl Store {
         Ok(())
     }
 
-    /// Returns when no crash can bring back what has left before: makes everything durable that was put and deleted, and
-    /// takes checkpoints until none that an opening could use knows what was evicted, or had expired.
+    /// Returns when no crash can bring back what has left before: makes everything durable that was put and deleted,
+    /// and takes checkpoints until none that an opening could use knows what was evicted, or had expired.
     ///
     /// # Errors
     /// The failure that stopped a volume, or [`Error::Io`] where there is no room for a checkpoint.

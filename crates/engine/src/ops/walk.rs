@@ -96,7 +96,7 @@ impl Walk {
             return Some(frames.iter().filter_map(|frame| object(found(&frame.header, frame.bytes()))).collect());
         };
         if self.place == 0 {
-            self.number = volume.space.begin_walk();
+            self.number = volume.space.walked.begin(volume.space.count());
         }
         let (clusters, segments) = (volume.space.count(), volume.catalog.index.segment_count());
         let place = self.place;
@@ -131,14 +131,16 @@ impl Walk {
     }
 
     fn cluster(&self, volume: &Volume, cluster: u32) -> Vec<Found> {
-        // Before it is read: what is granted anew meanwhile does not count as gone through.
-        if volume.space.live(cluster) == 0 || !volume.space.goes_through(cluster, self.number) {
-            return Vec::new();
-        }
+        let space = &volume.space;
+        // Before it is looked at: what is granted anew meanwhile does not count as gone through.
+        space.walked.set(self.number, cluster, true);
         let mut all = Vec::new();
         let mut is_whole = false;
-        // Only a table vouches for all that lies there.
-        if let Ok(Some((rows, bytes))) = volume.medium.sealed(cluster) {
+        if space.live(cluster) > 0
+            && space.state(cluster).is_read()
+            // Only a table vouches for all that lies there.
+            && let Ok(Some((rows, bytes))) = volume.medium.sealed(cluster)
+        {
             is_whole = true;
             for row in rows {
                 if row.kind == Kind::Chunk || volume.catalog.index.candidates(row.hash).is_empty() {
@@ -152,7 +154,7 @@ impl Walk {
             }
         }
         if !is_whole {
-            volume.space.went_not_through(cluster, self.number);
+            space.walked.set(self.number, cluster, false);
         }
         all
     }
@@ -187,7 +189,7 @@ impl Walk {
 
     fn is_told(&self, volume: &Volume, entry: IndexEntry) -> bool {
         let Location::OnDisk { grain } = entry.location() else { return false };
-        volume.medium.cluster_of(grain).is_some_and(|cluster| volume.space.went_through(cluster, self.number))
+        volume.medium.cluster_of(grain).is_some_and(|cluster| volume.space.walked.has(self.number, cluster))
     }
 }
 

@@ -96,6 +96,8 @@ pub(crate) struct Space {
     /// Bytes for which a grain of `live` stands in each, in 1/1024; 0 where nobody weighed it.
     weights: Box<[AtomicU32]>,
     seen: Seen,
+    /// What a walk over all objects has gone through.
+    pub(crate) walked: Walked,
     /// When each was used last, in numbers of the memory tier; none where nobody asks.
     used: Box<[AtomicU64]>,
     /// The second from which each one's age counts; none where nobody asks.
@@ -128,7 +130,6 @@ struct Clusters {
     /// No victims as long as something in them is live, and the second from which they are again.
     aside: BTreeSet<u32>,
     recall: u32,
-    walked: Walked,
     free: u32,
     leaving: u32,
     reserved: u32,
@@ -159,7 +160,6 @@ impl Space {
             resident: Vec::new(),
             aside: BTreeSet::new(),
             recall: 0,
-            walked: Walked::default(),
             free: count,
             leaving: 0,
             reserved: 0,
@@ -170,6 +170,7 @@ impl Space {
             live: (0..count).map(|_| AtomicU32::new(0)).collect(),
             weights: (0..count).map(|_| AtomicU32::new(0)).collect(),
             seen: Seen::default(),
+            walked: Walked::default(),
             used: (0..if notes_use { count } else { 0 }).map(|_| AtomicU64::new(0)).collect(),
             since: Box::default(),
             next,
@@ -230,7 +231,7 @@ impl Space {
         clusters.states[found as usize] = state;
         clusters.pages[found as usize] = u64::MAX;
         clusters.aside.remove(&found);
-        clusters.walked.granted(found);
+        self.walked.forget(found);
         clusters.cursor = (found + 1) % count;
         clusters.written = found;
         clusters.free -= 1;

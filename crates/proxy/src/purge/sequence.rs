@@ -4,8 +4,8 @@
 //! registered with the number that was the last, under the lock by which a purge asks for the fetches of a URL, so
 //! either the purge finds the fetch or the fetch has the purge's number. A note goes only when nothing that it selects
 //! can be in the store any more: what is stored of the URL was deleted, durably, after the last older fetch of it
-//! ended; or all that is stored was gone through since then (`sweep`). It stays pinned until no crash can bring anything
-//! older back. Who looks something up notes [`Purges::ends`] before: if that has changed when it is judged, the note
+//! ended; or all that is stored was gone through since then (`sweep`). It stays pinned until no crash can bring
+//! anything older back. Who looks something up notes [`Purges::ends`] before: if that has changed when it is judged, the note
 //! that selects it may be gone, with what was found.
 //!
 //! Numbers begin anew with each opening of the store, above all before: by the opening's own number.

@@ -2,8 +2,8 @@
 //! 4.4).
 //!
 //! A URL is noted, deleted with all of its variants, and the note goes when no older fetch of it is under way: at once,
-//! mostly; else the purge is pinned, and [`tidy`] ends it. Everything else is noted and pinned, and stays so until it was
-//! [swept](super::sweep).
+//! mostly; else the purge is pinned, and [`tidy`] ends it. Everything else is noted and pinned, and stays so until it
+//! was [swept](super::sweep).
 
 use std::{
     future::Future,
