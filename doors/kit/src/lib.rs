@@ -168,18 +168,105 @@ pub fn bad_places(folder: &Path) -> [(Options, &'static str); 3] {
     [(Options::new(&foreign), "damaged"), (full, "full"), (missing, "none/cache.store")]
 }
 
-/// What the programs measure that put a door beside the usual alternative.
+/// Puts a door beside the usual alternative, for the table of its README: puts, hits and memory of a process that then
+/// ends by `kill -9`, and what is there for the next.
 pub mod beside {
-    use std::{process::Command, time::Duration};
+    use std::{
+        error::Error,
+        future::Future,
+        path::PathBuf,
+        process::Command,
+        time::{Duration, Instant},
+    };
+
+    const HITS: usize = 200_000;
+    /// Objects written just before the process kills itself.
+    const LATE: usize = 1000;
+
+    /// What is measured. Objects have numbers.
+    pub trait Door {
+        /// Takes an object in.
+        fn put(&self, number: usize, body: Vec<u8>) -> impl Future<Output = Result<(), Box<dyn Error>>>;
+
+        /// The length of what is there, read to its end.
+        fn get(&self, number: usize) -> impl Future<Output = Result<Option<usize>, Box<dyn Error>>>;
+    }
+
+    /// Arguments of such a program: `NAME FOLDER [OBJECTS BYTES] [after]`.
+    pub struct Arguments {
+        /// Which door.
+        pub name: String,
+        /// Where it keeps what it keeps.
+        pub folder: PathBuf,
+        objects: usize,
+        bytes: usize,
+        after: bool,
+    }
+
+    impl Arguments {
+        /// Of this process, or how it is called, with the doors that it knows.
+        pub fn read(names: &str) -> Result<Self, String> {
+            let mut words: Vec<_> = std::env::args().skip(1).collect();
+            let after = words.pop_if(|word| word == "after").is_some();
+            let usage = || format!("usage: PROGRAM {names} FOLDER [OBJECTS BYTES] [after]");
+            let [name, folder, rest @ ..] = words.as_slice() else { return Err(usage()) };
+            if !names.split('|').any(|known| known == name) {
+                return Err(usage());
+            }
+            let number = |at: usize, or| rest.get(at).map_or(Ok(or), |word| word.parse().map_err(|_| usage()));
+            Ok(Self {
+                name: name.clone(),
+                folder: folder.into(),
+                objects: number(0, 100_000)?,
+                bytes: number(1, 4096)?,
+                after,
+            })
+        }
+    }
+
+    /// Measures a door, or says what an earlier run left. Does not return but for `after`.
+    pub async fn run(door: &impl Door, arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+        let &Arguments { objects, bytes, after, .. } = arguments;
+        if after {
+            let mut there = [0; 2];
+            for number in 0..objects + LATE {
+                there[usize::from(number >= objects)] += usize::from(door.get(number).await?.is_some());
+            }
+            println!("after kill -9: {} of {objects}, and {} of the last {LATE}", there[0], there[1]);
+            return Ok(());
+        }
+        let body = |number: usize| (0..bytes).map(|at| (at * 31 + number) as u8).collect();
+        let (before, begin) = (resident(), Instant::now());
+        for number in 0..objects {
+            door.put(number, body(number)).await?;
+        }
+        println!("puts: {:.1} us each", begin.elapsed().as_secs_f64() * 1e6 / objects as f64);
+        println!("memory: {} bytes an object", resident().saturating_sub(before) / objects as u64);
+        let (mut times, mut misses) = (Vec::with_capacity(HITS), 0);
+        for number in random(HITS, objects) {
+            let begin = Instant::now();
+            match door.get(number).await? {
+                Some(len) => assert_eq!(len, bytes, "a body is short"),
+                None => misses += 1,
+            }
+            times.push(begin.elapsed());
+        }
+        print_tails("hits", times);
+        println!("misses: {misses}");
+        for number in objects..objects + LATE {
+            door.put(number, body(number)).await?;
+        }
+        die()
+    }
 
     /// Resident bytes of this process.
-    pub fn resident() -> u64 {
+    fn resident() -> u64 {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
         statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
     }
 
     /// Numbers below `below` that have no order, the same each time.
-    pub fn random(count: usize, below: usize) -> impl Iterator<Item = usize> {
+    fn random(count: usize, below: usize) -> impl Iterator<Item = usize> {
         let mut state = 1_u64;
         (0..count).map(move |_| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -188,14 +275,14 @@ pub mod beside {
     }
 
     /// Prints p50, p99 and p99.9.
-    pub fn print_tails(what: &str, mut times: Vec<Duration>) {
+    fn print_tails(what: &str, mut times: Vec<Duration>) {
         times.sort_unstable();
         let at = |part: f64| times[(times.len() as f64 * part) as usize].as_secs_f64() * 1e6;
         println!("{what}: p50 {:.1} us, p99 {:.1} us, p99.9 {:.1} us", at(0.5), at(0.99), at(0.999));
     }
 
     /// Ends as by `kill -9`.
-    pub fn die() -> ! {
+    fn die() -> ! {
         let _ = Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
         std::process::abort()
     }

@@ -1,19 +1,16 @@
-//! Hits of this storage beside Pingora's `MemCache`: latency in the process and memory, for the table of the README.
-//!
-//! `beside_memcache memcache|picaflor OBJECTS BYTES [STORE MEMORY]`
+//! This storage beside Pingora's `MemCache`, for the table of the README.
 
 use std::{
-    path::PathBuf,
-    time::{Duration, Instant, SystemTime},
+    error::Error,
+    time::{Duration, SystemTime},
 };
 
-use bytes::Bytes;
-use doors_kit::beside::{print_tails, random, resident};
+use doors_kit::beside::{Arguments, Door, run};
 use picaflor_pingora::{Picaflor, picaflor::Options};
 use pingora_cache::{CacheKey, CacheMeta, MemCache, Storage, trace::Span};
 use pingora_http::ResponseHeader;
 
-const HITS: usize = 200_000;
+struct Kept(&'static (dyn Storage + Sync));
 
 fn key(number: usize) -> CacheKey {
     CacheKey::new(format!("/object/{number}"), "")
@@ -29,39 +26,34 @@ fn meta() -> pingora_core::Result<CacheMeta> {
     Ok(CacheMeta::new(now + Duration::from_secs(600), now, 0, 0, head))
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> pingora_core::Result<()> {
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let number = |at: usize, or: usize| arguments.get(at).and_then(|number| number.parse().ok()).unwrap_or(or);
-    let (objects, bytes) = (number(1, 100_000), number(2, 4096));
-    let storage: &'static (dyn Storage + Sync) = if arguments.first().is_some_and(|name| name == "memcache") {
-        Box::leak(Box::new(MemCache::new()))
-    } else {
-        let place = PathBuf::from(arguments.get(3).map_or("beside.store", String::as_str));
-        Picaflor::open(Options::new(place).capacity(4 << 30).memory(number(4, 64) as u64 * (1 << 20)))?
-    };
-    let span = Span::inactive().handle();
-    let before = resident();
-    let begin = Instant::now();
-    for number in 0..objects {
-        let mut writer = storage.get_miss_handler(&key(number), &meta()?, &span).await?;
-        let body: Bytes = (0..bytes).map(|at| (at * 31 + number) as u8).collect();
-        writer.write_body(body, true).await?;
+impl Door for Kept {
+    async fn put(&self, number: usize, body: Vec<u8>) -> Result<(), Box<dyn Error>> {
+        let mut writer = self.0.get_miss_handler(&key(number), &meta()?, &Span::inactive().handle()).await?;
+        writer.write_body(body.into(), true).await?;
         writer.finish().await?;
+        Ok(())
     }
-    println!("fills: {:.1} us each", begin.elapsed().as_secs_f64() * 1e6 / objects as f64);
-    println!("memory: {} bytes an object", resident().saturating_sub(before) / objects as u64);
-    let (mut times, mut misses) = (Vec::with_capacity(HITS), 0);
-    for number in random(HITS, objects) {
-        let key = key(number);
-        let begin = Instant::now();
-        match storage.lookup(&key, &span).await? {
-            Some((_, mut hit)) => while hit.read_body().await?.is_some() {},
-            None => misses += 1,
+
+    async fn get(&self, number: usize) -> Result<Option<usize>, Box<dyn Error>> {
+        let Some((_, mut hit)) = self.0.lookup(&key(number), &Span::inactive().handle()).await? else {
+            return Ok(None);
+        };
+        let mut len = 0;
+        while let Some(piece) = hit.read_body().await? {
+            len += piece.len();
         }
-        times.push(begin.elapsed());
+        Ok(Some(len))
     }
-    print_tails("hits", times);
-    println!("{misses} misses");
-    Ok(())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let arguments = Arguments::read("picaflor|picaflor-in-memory|memcache")?;
+    let open = |memory| Picaflor::open(Options::new(arguments.folder.join("store")).capacity(4 << 30).memory(memory));
+    let kept: &'static (dyn Storage + Sync) = match arguments.name.as_str() {
+        "picaflor" => open(64 << 20)?,
+        "picaflor-in-memory" => open(1 << 30)?,
+        _ => Box::leak(Box::new(MemCache::new())),
+    };
+    run(&Kept(kept), &arguments).await
 }

@@ -345,8 +345,7 @@ impl Entered {
         is_it: impl Fn(u128) -> bool,
     ) -> Result<Known> {
         let Location::OnDisk { grain } = entry.location() else { return Ok(Known::Other) };
-        let is_of =
-            |hash: u64| volume.catalog.index.find(hash, entry.location()).is_some_and(|entry| entry.same(entry));
+        let is_of = |hash: u64| volume.catalog.index.find(hash, entry.location()).is_some_and(|of| of.same(entry));
         match volume.frames.read_frame(grain, entry.grains()) {
             Ok((header, frame)) if entry.is_of_grains((header.frame_len() / GRAIN) as u32) => {
                 let found = volume.medium.hasher.frame(header.kind, header.key(&frame)).0;

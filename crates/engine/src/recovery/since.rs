@@ -41,14 +41,10 @@ impl Since {
         self.deletes.get(&hash).is_some_and(|deleted| *deleted >= generation)
     }
 
-    /// The last use of the cluster that an entry of the checkpoint leads to; none for one that was scanned, and for one
-    /// that a cache cannot read.
-    fn last_use(&self, volume: &Parts, grain: u64) -> Result<Option<(u32, Use)>> {
-        let Some(cluster) = volume.medium.cluster_of(grain).filter(|cluster| !self.scanned.contains(cluster)) else {
-            return Ok(None);
-        };
+    /// The last use of a cluster; none of one that a cache cannot read.
+    fn last_use(volume: &Parts, cluster: u32) -> Result<Option<Use>> {
         match volume.medium.last_use(cluster, None, BLOCK) {
-            Ok(found) => Ok(Some((cluster, found))),
+            Ok(found) => Ok(Some(found)),
             Err(_) if volume.shared.options.mode == Mode::Cache => Ok(None),
             Err(error) => Err(error),
         }
@@ -58,25 +54,28 @@ impl Since {
     /// and nothing vouches for it: a crash kept its cluster and took the note of the grant. What is shown of it could
     /// be gone after the next one.
     pub(super) fn wrote_untold(&self, volume: &Parts, grain: u64, mark: u64) -> Result<bool> {
-        let seq = match self.last_use(volume, grain)? {
-            Some((_, Use::Sealed(last, _))) => last.seq,
-            Some((_, Use::Unsealed(seq))) => seq,
-            Some((_, Use::Other(_))) | None => return Ok(false),
+        let of_checkpoint = volume.medium.cluster_of(grain).filter(|cluster| !self.scanned.contains(cluster));
+        let Some(cluster) = of_checkpoint else { return Ok(false) };
+        let seq = match Self::last_use(volume, cluster)? {
+            Some(Use::Sealed(last, _)) => last.seq,
+            Some(Use::Unsealed(seq)) => seq,
+            Some(Use::Other(_)) | None => return Ok(false),
         };
         // Where the cluster's front was lost it still says the use before, which the frame is not of.
         Ok((seq > self.checkpoint) == (volume.medium.hasher.mark(seq) == mark))
     }
 
-    /// Hash and generation of the frame to which an entry of the checkpoint leads, and which is not intact: by the
-    /// table of its cluster, or, where that was never sealed, by the frame's own header. None where the cluster was
-    /// written since.
+    /// Hash and generation of the frame to which an entry leads, and which is not intact: by the table of its cluster,
+    /// or, where that was never sealed, by the frame's own header. None where the cluster was written after the
+    /// checkpoint, but if it was scanned: then the entry is of the scan, which took it from the table.
     pub(super) fn rotten_at(&self, volume: &Parts, grain: u64, grains: u32) -> Result<Option<(u64, u64)>> {
-        Ok(match self.last_use(volume, grain)? {
-            Some((cluster, Use::Sealed(last, rows))) if last.seq <= self.checkpoint => {
+        let Some(cluster) = volume.medium.cluster_of(grain) else { return Ok(None) };
+        Ok(match Self::last_use(volume, cluster)? {
+            Some(Use::Sealed(last, rows)) if last.seq <= self.checkpoint || self.scanned.contains(&cluster) => {
                 let row = rows.iter().find(|row| volume.medium.grain(cluster, row.offset) == grain);
                 row.map(|row| (row.hash, row.generation))
             }
-            Some((_, Use::Unsealed(seq))) if seq <= self.checkpoint => {
+            Some(Use::Unsealed(seq)) if seq <= self.checkpoint && !self.scanned.contains(&cluster) => {
                 let bytes = volume.frames.read_unverified(grain, grains)?;
                 let header = Header::of_damaged(&bytes).filter(|header| header.mark == volume.medium.hasher.mark(seq));
                 let hash = |header: &Header| volume.medium.hasher.frame(header.kind, header.key(&bytes)).short();

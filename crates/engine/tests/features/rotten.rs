@@ -166,3 +166,25 @@ fn an_object_that_rots_is_not_replaced_by_an_older_one_that_a_scan_finds() {
         assert_eq!(read(&store, &key(100)), Some(body(100, 500)));
     }
 }
+
+#[test]
+fn a_large_object_does_not_come_back_where_the_small_one_that_replaced_it_rots() {
+    for mode in [Mode::Store, Mode::Cache] {
+        let device = Arc::new(MemoryDevice::new(CAPACITY));
+        let options = by_hand(device.clone()).mode(mode);
+        Store::open(options.clone()).unwrap().close().unwrap();
+        let store = Store::open(options.clone()).unwrap();
+        store.put(&key(1), &body(1, 3 * CLUSTER)).unwrap();
+        store.put(&key(1), &body(2, 500)).unwrap();
+        store.close().unwrap();
+        let mut bytes = Bytes::of(&device);
+        bytes.flip(bytes.newest(Content::CheckpointDirectory) + 20);
+        bytes.flip(bytes.find(&body(2, 500)));
+        let store = Store::open(options).unwrap();
+        assert_eq!(store.receipt().volumes[0].checkpoint, "previous");
+        match (mode, store.get(&key(1))) {
+            (Mode::Store, Err(Error::Damaged { .. })) | (Mode::Cache, Ok(None)) => {}
+            (_, other) => panic!("{mode:?}: {:?}", other.map(|object| object.map(|object| object.len()))),
+        }
+    }
+}
