@@ -128,7 +128,8 @@ async fn stored(store: &Store, url_key: &[u8], request: &HeaderMap) -> Found {
     }
 }
 
-async fn hit(store: &Store, key: Vec<u8>, object: Object, head: Head, from_device: bool) -> Hit {
+/// The response at this key, which is this object.
+pub(crate) async fn hit(store: &Store, key: Vec<u8>, object: Object, head: Head, from_device: bool) -> Hit {
     let mut hit = Hit { key, object, head, newer: None, from_device };
     if hit.object.body_in_memory().is_none()
         && let Some((newer, _)) = self::object(store, &key::newer_head(&hit.key)).await

@@ -3,6 +3,7 @@
 pub(crate) mod check;
 pub(crate) mod check_config;
 pub(crate) mod completions;
+pub(crate) mod explain;
 pub(crate) mod get;
 pub(crate) mod lab;
 pub(crate) mod ls;

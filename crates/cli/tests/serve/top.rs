@@ -92,3 +92,39 @@ fn what_is_not_there_is_told() {
         assert!(text.contains(words), "{arguments:?}: {text}");
     }
 }
+
+#[test]
+fn a_url_is_explained() {
+    let origin = Origin::start(|head| match head.split(' ').nth(1) {
+        Some("/private") => ok("cache-control: private", b"body"),
+        Some("/vary") => ok("cache-control: max-age=900\nvary: accept-language", b"body"),
+        _ => ok("cache-control: max-age=900\ncache-tag: t\ncontent-type: text/css\netag: \"1\"", b"body"),
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let serve = Serve::start(folder.path(), origin.address, &["--capacity", "64MiB"]);
+    let admin = format!("http://{}", serve.admin);
+    let explain = |path: &str| {
+        let output = Command::new(PICAFLOR)
+            .args(["explain", "--admin", &admin, "--token", TOKEN, &format!("http://test.example{path}")])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for path in ["/a?x&y=%20", "/vary", "/private"] {
+        serve.get(path);
+    }
+    serve.settle();
+    let text = explain("/a?x&y=%20");
+    for words in
+        ["origin://test.example/a?x&y=%20\n", " fresh\n", "200 text/css, 4 B", "(in 14m ", "room is wanted", "lies "]
+    {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(explain("/vary").contains("accept-language"), "{}", explain("/vary"));
+    assert!(explain("/private").contains("of late: recently-private"), "{}", explain("/private"));
+    assert!(explain("/none").contains("it was not asked for, or has left"));
+    let bad = Command::new(PICAFLOR).args(["explain", "page", "--token", TOKEN]).output().unwrap();
+    assert_eq!(bad.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&bad.stderr).contains("not a URL like http://host/path"));
+}

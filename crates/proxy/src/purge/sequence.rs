@@ -236,6 +236,16 @@ impl Purges {
         self.noted.read().marks.check(url_key, seq, tags)
     }
 
+    /// The purge that selects a stored response, a hard one before a soft one, and the newest of these.
+    pub(crate) fn taker(&self, url_key: &[u8], seq: u64, tags: &[u64]) -> Option<Record> {
+        let noted = self.noted.read();
+        let is_it = |record: &&Record| {
+            let alone = Marks::of(std::iter::once(*record));
+            record.seq > seq && alone.check(url_key, seq, tags.iter().copied()) != Validity::Valid
+        };
+        noted.records.values().filter(is_it).max_by_key(|record| (!record.soft, record.seq)).cloned()
+    }
+
     /// How often notes have ended: see the head of this file.
     #[inline]
     pub(crate) fn ends(&self) -> u64 {

@@ -33,6 +33,8 @@ const REST: u32 = 4;
 const BETWEEN: u32 = 10;
 /// Shortest rest that is worth it.
 const NAP: Duration = Duration::from_millis(2);
+/// How long nothing is tried after something failed.
+const AGAIN: Duration = Duration::from_secs(10);
 /// So long soft notes are held before it is tried again.
 const HOLD: Duration = Duration::from_secs(3600);
 
@@ -50,42 +52,38 @@ struct Pass {
 /// Sweeps until dropped.
 pub(crate) async fn run(proxy: Arc<Proxy>) {
     let purges = &proxy.purges;
-    let (mut next, mut held, mut held_until) = (Instant::now(), 0, Instant::now());
+    let (mut next, mut not_before) = (Instant::now(), Instant::now());
+    let (mut held, mut held_until) = (0, Instant::now());
     // Of notes that have ended, those that are pinned.
     let mut names: Vec<u128> = Vec::new();
     loop {
         tokio::time::sleep(TICK).await;
-        let hurry = purges.is_pressed();
-        if !names.is_empty() && (Instant::now() >= next || hurry) && proxy.store.checkpoint_async().await.is_ok() {
-            purges.unpin(&names);
-            names.clear();
+        let (hurry, now) = (purges.is_pressed(), Instant::now());
+        if now < not_before || now < next && !hurry {
+            continue;
         }
-        if Instant::now() >= held_until || hurry {
+        if now >= held_until || hurry {
             held = 0;
         }
-        if Instant::now() < next && !hurry || !purges.waits(u64::MAX, held) {
-            continue;
+        let limit = if purges.waits(u64::MAX, held) { purges.sweepable(hurry) } else { 0 };
+        if purges.waits(limit, held) {
+            let pass = pass(&proxy, hurry).await;
+            next = Instant::now() + now.elapsed() * BETWEEN;
+            purges.swept.passes.fetch_add(1, Relaxed);
+            if pass.failed {
+                not_before = Instant::now() + AGAIN;
+                continue;
+            }
+            if pass.held > 0 {
+                (held, held_until) = (limit, Instant::now() + HOLD);
+            }
+            names.extend(purges.end(limit, pass.held > 0));
         }
-        let limit = purges.sweepable(hurry);
-        if !purges.waits(limit, held) {
-            continue;
-        }
-        let began = Instant::now();
-        let pass = pass(&proxy, hurry).await;
-        let took = began.elapsed();
-        next = Instant::now() + took * BETWEEN;
-        purges.swept.passes.fetch_add(1, Relaxed);
-        if pass.failed {
-            next += Duration::from_secs(10);
-            continue;
-        }
-        if pass.held > 0 {
-            (held, held_until) = (limit, Instant::now() + HOLD);
-        }
-        names.extend(purges.end(limit, pass.held > 0));
-        if proxy.store.checkpoint_async().await.is_ok() {
-            purges.unpin(&names);
-            names.clear();
+        if !names.is_empty() {
+            match proxy.store.checkpoint_async().await {
+                Ok(()) => purges.unpin(&std::mem::take(&mut names)),
+                Err(_) => not_before = Instant::now() + AGAIN,
+            }
         }
     }
 }

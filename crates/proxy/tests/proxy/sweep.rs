@@ -170,6 +170,9 @@ fn a_note_waits_for_the_fetches_that_it_may_select() {
     client.write("GET", "/slow", &[], b"");
     eventually("the origin is asked", || origin.count() == 2);
     purge(&proxy, "tag=t");
+    let known = proxy.admin("GET", "/explain?url=http://test.example/fast").text();
+    let known: serde_json::Value = serde_json::from_str(&known).unwrap();
+    assert_eq!((&known["stored"][0]["state"], &known["stored"][0]["purge"]["text"]), (&"purged".into(), &"t".into()));
     proxy.client().get("/fast");
     // A fetch that began after it is no reason to wait, and the one before is.
     assert_eq!(proxy.stats()["purges"]["passes"], 0);
