@@ -102,7 +102,8 @@ impl Screen {
 
     fn show(&self, lines: &[String]) -> Result<(), Failure> {
         let draw = || {
-            let (width, height) = terminal::size()?;
+            // Some do not know theirs.
+            let (width, height) = Some(terminal::size()?).filter(|size| size.0 > 0 && size.1 > 0).unwrap_or((80, 24));
             let mut out = std::io::stdout().lock();
             queue!(out, terminal::BeginSynchronizedUpdate, terminal::Clear(terminal::ClearType::All))?;
             for (row, line) in (0..height).zip(lines) {

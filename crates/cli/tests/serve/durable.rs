@@ -161,7 +161,7 @@ fn purges_hold_before_while_and_after_their_notes_are_swept_away() {
         ok(&format!("cache-control: max-age=31536000\ncache-tag: t{} all", n % 2), &noise(2000 + n))
     });
     let folder = tempfile::tempdir().unwrap();
-    let more = ["--capacity", "64MiB", "--memory", "24MiB", "--durability", "none"];
+    let more = ["--capacity", "64MiB", "--durability", "none"];
     let paths: Vec<String> = (0..300).map(|n| format!("/{n}")).collect();
     for (soft, until) in
         ["", "&soft=1"].into_iter().flat_map(|soft| ["", "passes", "noted", "pinned"].map(|until| (soft, until)))
