@@ -158,7 +158,7 @@ fn what_a_post_made_invalid_is_as_durable_as_a_put() {
 fn purges_hold_before_while_and_after_their_notes_are_swept_away() {
     let origin = Origin::start(|head| {
         let n: usize = head.split(['/', ' ']).find_map(|word| word.parse().ok()).unwrap_or(0);
-        ok(&format!("cache-control: max-age=31536000\ncache-tag: t{} all", n % 2), &noise(2000 + n))
+        ok(&format!("cache-control: max-age=31536000\ncache-tag: t{},all", n % 2), &noise(2000 + n))
     });
     let folder = tempfile::tempdir().unwrap();
     let more = ["--capacity", "64MiB", "--durability", "none"];
