@@ -95,6 +95,11 @@ impl Walk {
             let object = |seen| if let Seen::Object(found) = seen { Some(found) } else { None };
             return Some(frames.iter().filter_map(|frame| object(found(&frame.header, frame.bytes()))).collect());
         };
+        if self.store.is_lost(&volume) {
+            // All of its objects are misses.
+            (self.volume, self.place) = (self.volume + 1, 0);
+            return Some(Vec::new());
+        }
         if self.place == 0 {
             self.number = volume.space.walked.begin(volume.space.count());
         }

@@ -106,6 +106,27 @@ fn a_place_that_cannot_be_read_is_counted() {
 }
 
 #[test]
+fn a_device_that_a_cache_gave_up_is_left_out() {
+    let devices = faulty(2);
+    let store = Store::open(on(&devices, "picaflor")).unwrap();
+    (0..2000).for_each(|i| {
+        put(&store, i);
+        store.step().unwrap();
+    });
+    devices[1].add(Rule::nth(Fault::SyncError, 1));
+    devices[1].add(Rule::rate(Fault::ReadError, 1.0));
+    let _ = store.flush();
+    let (mut walk, mut told) = (store.walk().unwrap(), HashSet::new());
+    while let Some(found) = walk.next_place() {
+        told.extend(found.into_iter().map(|found| found.key));
+    }
+    let there: Vec<u64> = (0..2000).filter(|i| store.contains(&key(*i)).unwrap()).collect();
+    assert!(walk.unreadable() == 0 && (500..1500).contains(&there.len()), "{}", there.len());
+    there.iter().for_each(|i| assert!(told.contains(&key(*i)[..]), "{i}"));
+    store.checkpoint().unwrap();
+}
+
+#[test]
 fn what_left_before_a_checkpoint_stays_away_after_a_crash() {
     let devices = faulty(2);
     let mut returned = [0, 0];
