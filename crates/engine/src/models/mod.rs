@@ -3,6 +3,7 @@
 
 mod commits;
 mod index;
+mod leases;
 mod reads;
 mod tier;
 
