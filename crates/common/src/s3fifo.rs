@@ -60,6 +60,11 @@ impl<T> S3Fifo<T> {
         self.small.push_back((unit, charge));
     }
 
+    /// What has this hash moves to main at once when it comes in next.
+    pub fn remember(&mut self, hash: u64) {
+        self.ghosts.add(hash);
+    }
+
     /// One step of making room in `room`. `standing` is asked of what is at the end of a queue, `leave_with` told how
     /// many uses it has left if it stays.
     pub fn step(&mut self, room: u64, standing: impl Fn(&T) -> Standing, leave_with: impl Fn(&T, u8)) -> Step<T> {

@@ -45,6 +45,7 @@ use crate::{
         selector, sweep,
         taking::{self, NotPurged},
     },
+    resident,
 };
 
 /// The configured token, the one in the token file, or a new one left there; and the file, if it counts.
@@ -83,7 +84,11 @@ pub(crate) fn work(proxy: Arc<Proxy>, socket: TcpListener, mut stopped: watch::R
     };
     runtime.block_on(async {
         let Ok(socket) = tokio::net::TcpListener::from_std(socket) else { return };
-        let tidying = [tokio::spawn(tidy(proxy.clone())), tokio::spawn(sweep::run(proxy.clone()))];
+        let background = [
+            tokio::spawn(tidy(proxy.clone())),
+            tokio::spawn(sweep::run(proxy.clone())),
+            tokio::spawn(resident::keep(proxy.clone())),
+        ];
         loop {
             let accepted = tokio::select! {
                 accepted = socket.accept() => accepted,
@@ -114,7 +119,7 @@ pub(crate) fn work(proxy: Arc<Proxy>, socket: TcpListener, mut stopped: watch::R
             }
         };
         let _ = tokio::time::timeout(proxy.config.limits.drain.0, purged).await;
-        tidying.iter().for_each(tokio::task::JoinHandle::abort);
+        background.iter().for_each(tokio::task::JoinHandle::abort);
     });
 }
 

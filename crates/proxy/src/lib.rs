@@ -14,6 +14,7 @@
 //! | who may do what, how much and how slowly | `target`, `dial::Guard`, `admin`, `connections`, `turns`, `pace` |
 //! | connections to origins | `dial`, `pool`, `origin` |
 //! | large bodies that the kernel sends without copying | `mirrors` |
+//! | memory, as the kernel counts it | `resident` |
 //! | what stands in front of us, and what it says counts | `front` |
 //! | TLS to clients; to origins; certificates; a connection | `tls`; `origin_tls`; `certs`; `stream` |
 //!
@@ -65,6 +66,7 @@ mod reader;
 mod reason;
 mod reference;
 mod reload;
+mod resident;
 mod respond;
 mod rest;
 mod rules;

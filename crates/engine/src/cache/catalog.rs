@@ -97,7 +97,7 @@ impl Catalog {
         // In a cache an older version may be in memory though its entry went to another key of its place.
         if old.is_some() || self.shared.options.mode == Mode::Cache {
             self.placer.drop_copies(hash);
-            self.shared.memory.remove(hash);
+            self.shared.memory.replaced(hash);
         }
     }
 

@@ -335,6 +335,14 @@ impl Memory {
         Some(old)
     }
 
+    /// The same of a version that was replaced: to be put anew is to be asked for, so the next one that a get brings in
+    /// is as one that had left and comes back.
+    pub(crate) fn replaced(&self, hash: u64) {
+        if self.remove(hash).is_some() && !self.retention.is_lru() {
+            self.queues.lock().fifo.remember(hash);
+        }
+    }
+
     fn gone_by_itself(&self, old: &Frame) {
         self.gone.fetch_add(1, Relaxed);
         self.bytes.fetch_sub(old.charge(), Relaxed);

@@ -1,5 +1,5 @@
-//! Leases: as long as a handle is on a large object its chunks stay, whatever is replaced or evicted meanwhile; and once
-//! the last handle has gone nothing is left of what was replaced.
+//! Leases: as long as a handle is on a large object its chunks stay, whatever is replaced or evicted then; when the
+//! last handle has gone nothing is left of what was replaced.
 
 use std::sync::{
     Arc,

@@ -297,7 +297,7 @@ fn open_file(path: &Path, options: &Options) -> std::io::Result<FileDevice> {
 }
 
 fn shared(options: Options, epoch: u64) -> Shared {
-    let idle = (options.memory / 16).clamp(u64::from(options.cluster) * 2, 64 << 20);
+    let idle = (options.memory / 16).clamp(u64::from(options.cluster) * 2, 8 << 20);
     // Idle buffers, then hints and copies (`write/placement.rs`) and reads in flight.
     let overhead = idle + (options.memory / 32).min(8 << 20);
     let room = options.memory.saturating_sub(overhead);

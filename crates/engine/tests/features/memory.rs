@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use picaflor::{Daemons, Mode, Store, device::MemoryDevice};
+use picaflor::{Daemons, Mode, Store, TryGet, device::MemoryDevice};
 use rand::Rng;
 
 use crate::common::{MIB, Zipf, body, by_hand, bypass, counted, key, plain, rng, web_len};
@@ -205,6 +205,52 @@ fn the_tier_beats_lru_where_many_are_asked_for_once() {
     assert!(room > 200, "{room}");
     assert!(share(hits as usize) > share(lru) + 0.02, "no better than LRU");
     assert!(share(hits as usize) > share(best) - 0.02, "worse than S3-FIFO by the book");
+}
+
+/// Objects that memory has, of so many that were put.
+fn held(store: &Store, objects: u64) -> u64 {
+    (0..objects).filter(|i| matches!(store.try_get(&key(*i)), TryGet::Hit(_))).count() as u64
+}
+
+#[test]
+fn most_of_the_memory_is_objects() {
+    // Read as 15 or 16 blocks, into a buffer of 16.
+    const LEN: usize = 57_500;
+    const MEMORY: u64 = 32 * MIB;
+    let options = by_hand(Arc::new(MemoryDevice::new(256 * MIB))).memory(MEMORY);
+    let store = Store::open(options).unwrap();
+    for i in 0..2000 {
+        store.put_with(&key(i), &body(i, LEN), &bypass()).unwrap();
+    }
+    store.flush().unwrap();
+    (0..2000).for_each(|i| assert!(store.get(&key(i)).unwrap().is_some()));
+    within(&store, "gets");
+    let bytes = held(&store, 2000) * LEN as u64;
+    println!("{bytes} bytes of objects");
+    assert!(bytes > MEMORY * 4 / 5, "{bytes} of {MEMORY} bytes");
+}
+
+#[test]
+fn what_is_put_anew_is_as_hot_as_it_was() {
+    let options = by_hand(Arc::new(MemoryDevice::new(128 * MIB))).memory(4 * MIB);
+    let store = Store::open(options).unwrap();
+    for i in 0..4000 {
+        store.put_with(&key(i), &body(i, 3000), &bypass()).unwrap();
+    }
+    store.flush().unwrap();
+    // Asked for, put anew, and asked for once since.
+    for i in (0..50).chain(0..50) {
+        store.get(&key(i)).unwrap();
+        if store.stats().counts.gets > 50 {
+            store.put_with(&key(i), &body(i + 9, 3000), &bypass()).unwrap();
+            store.get(&key(i)).unwrap();
+        }
+    }
+    for i in 50..4000 {
+        store.get(&key(i)).unwrap();
+    }
+    let stay = held(&store, 50);
+    assert!(stay > 45, "{stay} of 50 after many others that were asked for once");
 }
 
 #[test]

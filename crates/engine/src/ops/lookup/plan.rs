@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use picaflor_device::{Op, Request};
+use picaflor_device::{BufPool, Op, Request};
 use picaflor_format::frame::{self, GRAIN, Header};
 
 use crate::{
@@ -158,7 +158,7 @@ impl Plan {
         let frame = |bytes| Frame::new(hash, header, bytes);
         if held {
             frame(bytes.slice(at..at + len))
-        } else if bytes.len() - len <= len / 8 {
+        } else if BufPool::taken(bytes.len()) - len <= len / 16 {
             frame(bytes.slice(at..at + len)).part_of_buffer(bytes.len())
         } else {
             frame(self.volume.shared.pool.copy(&bytes[at..at + len]))
