@@ -187,6 +187,7 @@ pub use ops::list::{Entry, Keys};
 pub use ops::locate::Extent;
 pub use ops::map::ClusterMap;
 pub use ops::stream::PutStream;
+pub use ops::walk::{Found, Walk};
 pub use picaflor_device as device;
 pub use picaflor_device::ThreadRing;
 pub use space::NextCluster;

@@ -178,6 +178,38 @@ impl Store {
         Ok(())
     }
 
+    /// Returns when no crash can bring back what has left before: makes everything durable that was put and deleted,
+    /// and takes checkpoints until none that an opening could use knows what was evicted, or had expired.
+    ///
+    /// # Errors
+    /// The failure that stopped a volume, or [`Error::Io`] where there is no room for a checkpoint.
+    ///
+    /// [`Error::Io`]: crate::Error::Io
+    pub fn checkpoint(&self) -> Result<()> {
+        self.flush()?;
+        if self.shared().options.read_only {
+            return Ok(());
+        }
+        for volume in self.working() {
+            if volume.checkpointer.is_running() {
+                volume.room.checkpoint_now()?;
+            }
+            // Two are kept; the first may have found buffers open that it only has sealed.
+            for _ in 0..3 {
+                volume.room.checkpoint_now()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Store::checkpoint`], for any executor, in the blocking pool.
+    ///
+    /// # Errors
+    /// As [`Store::checkpoint`].
+    pub async fn checkpoint_async(&self) -> Result<()> {
+        self.spawn_blocking(Self::checkpoint).await
+    }
+
     /// Makes everything durable, writes a checkpoint and the hot log, stops the daemons, and lets others open the file.
     /// Handles that are left, on this store and on its objects, then answer from memory; where they would have to
     /// read a file that is not theirs any more, [`Error::Closed`] says so. A folder of files, and what was opened

@@ -6,6 +6,7 @@
 //! | `GET /health` | `ok`; `degraded` and why, if the store takes no more writes: requests are answered all the same |
 //! | `GET /metrics` | Prometheus text |
 //! | `GET /stats`, `GET /map` | JSON; how full the store's clusters are |
+//! | `GET /explain?url=http://…` | JSON: what is stored of a URL, whether it is served, which purge took it |
 //! | `GET /dashboard` | a page for people, which says nothing itself: it asks for the token, and then for these two |
 //! | `POST /purge?url=http://…` | takes the URL and all its variants out of the store, durably |
 //! | `PURGE http://…` | the same, or what has the tags that `Surrogate-Key` and `Cache-Tag` of the request name |
@@ -35,12 +36,13 @@ use tokio::sync::watch;
 
 use crate::{
     config::{AdminConfig, LowOrigin},
+    explain,
     lifecycle::{StartError, Stop},
     metrics::{self, Total},
     proxy::Proxy,
     purge::{
         asked::{Asked, BadAsked},
-        selector,
+        selector, sweep,
         taking::{self, NotPurged},
     },
     resident,
@@ -82,8 +84,11 @@ pub(crate) fn work(proxy: Arc<Proxy>, socket: TcpListener, mut stopped: watch::R
     };
     runtime.block_on(async {
         let Ok(socket) = tokio::net::TcpListener::from_std(socket) else { return };
-        let tidying = tokio::spawn(tidy(proxy.clone()));
-        let keeping = tokio::spawn(resident::keep(proxy.clone()));
+        let background = [
+            tokio::spawn(tidy(proxy.clone())),
+            tokio::spawn(sweep::run(proxy.clone())),
+            tokio::spawn(resident::keep(proxy.clone())),
+        ];
         loop {
             let accepted = tokio::select! {
                 accepted = socket.accept() => accepted,
@@ -114,8 +119,7 @@ pub(crate) fn work(proxy: Arc<Proxy>, socket: TcpListener, mut stopped: watch::R
             }
         };
         let _ = tokio::time::timeout(proxy.config.limits.drain.0, purged).await;
-        tidying.abort();
-        keeping.abort();
+        background.iter().for_each(tokio::task::JoinHandle::abort);
     });
 }
 
@@ -208,6 +212,7 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
             reply(StatusCode::OK, "application/json", format!("{value:#}\n"))
         }
         ("GET", "/map") => reply(StatusCode::OK, "application/json", format!("{}\n", map(&proxy.store))),
+        ("GET", "/explain") => explained(proxy, uri.query().unwrap_or_default()).await,
         ("POST", "/reload") => match proxy.reload() {
             Ok(taken) => reply(StatusCode::OK, "application/json", format!("{}\n", json!({"reloaded": taken}))),
             Err(e) => {
@@ -219,7 +224,7 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
             purge(proxy, Asked::client(&wanted(&request), request.headers())).await
         }
         ("POST" | "PURGE", "/purge") => purge(proxy, Asked::query(uri.query().unwrap_or_default())).await,
-        (_, path @ ("/metrics" | "/stats" | "/map" | "/purge" | "/health" | "/reload")) => {
+        (_, path @ ("/metrics" | "/stats" | "/map" | "/explain" | "/purge" | "/health" | "/reload")) => {
             let allowed = match path {
                 "/purge" => "POST, PURGE",
                 "/reload" => "POST",
@@ -230,7 +235,22 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
             reply.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
             reply
         }
-        _ => plain(StatusCode::NOT_FOUND, "here are /dashboard, /health, /metrics, /stats, /map, /purge and /reload"),
+        _ => plain(
+            StatusCode::NOT_FOUND,
+            "here are /dashboard, /explain, /health, /map, /metrics, /purge, /reload and /stats",
+        ),
+    }
+}
+
+/// What is known of a URL, which is given as that of a purge is.
+async fn explained(proxy: &Proxy, query: &str) -> Reply {
+    let wrong = "say of which URL: /explain?url=http://host/path";
+    let Ok(Asked { selectors, url_keys: Some(_), .. }) = Asked::query(query) else {
+        return plain(StatusCode::BAD_REQUEST, wrong);
+    };
+    match explain::url(proxy, &selectors[0].text).await {
+        Some(value) => reply(StatusCode::OK, "application/json", format!("{value:#}\n")),
+        None => plain(StatusCode::BAD_REQUEST, wrong),
     }
 }
 

@@ -125,6 +125,7 @@ impl FastIo {
             return Found::Nothing;
         }
         let store = &self.worker.proxy.store;
+        self.ends = self.worker.proxy.purges.ends();
         let object = match store.try_get(&self.key) {
             TryGet::Hit(object) => object,
             TryGet::OnDevice => return Found::OnDevice,
@@ -157,7 +158,8 @@ impl FastIo {
     fn hit(&self, key: &[u8], object: Object, head: &Head, plain: &Plain<'_, '_>) -> Option<FastHit> {
         let proxy = &self.worker.proxy;
         // What a purge made stale is for the slow path.
-        if proxy.purges.check(&self.key, head.seq, Head::tags(object.metadata())) != Validity::Valid {
+        let validity = proxy.purges.check(&self.key, head.seq, Head::tags(object.metadata()));
+        if validity != Validity::Valid || proxy.purges.ends() != self.ends {
             return None;
         }
         let is_large = !plain.head_only && object.len() >= mirrors::SHORTEST && self.io.takes_files();

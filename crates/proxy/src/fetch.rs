@@ -24,7 +24,7 @@ use crate::{
     origin::{self, Arriving, Interim},
     passed::Passed,
     proxy::Worker,
-    purge::{tags, taking},
+    purge::{sequence::Begun, tags, taking},
     reason::{Broken, NotStored},
     rules::{
         self, Policy,
@@ -85,8 +85,7 @@ impl Drop for Ending {
 async fn run(job: Job, alone: oneshot::Sender<Response<Arriving>>) {
     let worker = job.worker.clone();
     // Until the end of all this, or what a purge looks for could come after it has looked.
-    let begun = worker.proxy.purges.begin(&job.target.key);
-    let seq = begun.seq;
+    let begun = Arc::new(worker.proxy.purges.begin(&job.target.key));
     let asking = job.stale.as_ref().and_then(|hit| {
         let mut headers = job.request.clone();
         validate::validators(&hit.fields(), &mut headers).then_some(headers)
@@ -99,7 +98,7 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Arriving>>) {
         && response.status() == StatusCode::NOT_MODIFIED
     {
         if validate::confirms(&stale.fields(), response.headers()) {
-            return confirmed(&job, stale, response.headers(), seq, sent).await;
+            return confirmed(&job, stale, response.headers(), &begun, sent).await;
         }
         // It confirms something we do not have. Its turn is over before the next one begins.
         drop(result);
@@ -127,7 +126,7 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Arriving>>) {
         let _ = alone.send(response);
         return;
     }
-    match prepare(&job, &response, seq, sent).await {
+    match prepare(&job, &response, &begun, sent).await {
         Ok(keeper) => {
             let head = keeper.head().clone();
             if !keeper.is_on() {
@@ -167,7 +166,7 @@ async fn drop_stale(job: &Job, why: NotStored) {
 }
 
 /// The stored response lives on with the fields of the 304.
-async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, seq: u64, sent: u64) {
+async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, begun: &Begun, sent: u64) {
     let proxy = &job.worker.proxy;
     let received = unix_millis();
     let mut fields = stale.fields();
@@ -193,7 +192,7 @@ async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, seq: u64, s
             // One that is to be confirmed each time as it is need not be written each time.
             if policy.lifetime > 0 || !policy.no_cache {
                 let new = Fresh { fields: &fields, policy, received };
-                written = Some(keep::freshen(proxy, &job.target.key, seq, stale, &new, &job.hints));
+                written = Some(keep::freshen(proxy, &job.target.key, begun, stale, &new, &job.hints));
             }
             policy
         }
@@ -215,7 +214,7 @@ async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, seq: u64, s
 }
 
 /// Whether and how the response is stored.
-async fn prepare(job: &Job, response: &Response<Arriving>, seq: u64, sent: u64) -> Result<Keeper, NotStored> {
+async fn prepare(job: &Job, response: &Response<Arriving>, begun: &Arc<Begun>, sent: u64) -> Result<Keeper, NotStored> {
     let proxy = &job.worker.proxy;
     let received = unix_millis();
     let mut fields = response.headers().clone();
@@ -252,7 +251,7 @@ async fn prepare(job: &Job, response: &Response<Arriving>, seq: u64, sent: u64) 
         let index = match lookup::index(&proxy.store, &job.target.key).await {
             Some(index) if index.names == names => index,
             _ => Index {
-                nonce: proxy.purges.nonce(&job.target.key, seq, &names),
+                nonce: proxy.purges.nonce(&job.target.key, begun.seq, &names),
                 names: names.clone(),
                 variants: vec![],
             },
@@ -265,8 +264,14 @@ async fn prepare(job: &Job, response: &Response<Arriving>, seq: u64, sent: u64) 
     fields.entry(header::DATE).or_insert_with(|| date(received));
     let is_error = not_stored.is_some();
     let head = FillHead { status: response.status(), fields, policy, received, len, key, names, values, is_error };
-    let mut keeper =
-        Keeper::new(job.worker.clone(), job.target.key.clone(), Arc::new(head), (seq, tags), variant, &job.hints);
+    let mut keeper = Keeper::new(
+        job.worker.clone(),
+        job.target.key.clone(),
+        Arc::new(head),
+        (begun.clone(), tags),
+        variant,
+        &job.hints,
+    );
     keeper.longest = longest;
     if let Some(why) = not_stored {
         keeper.off(&job.fill, why);

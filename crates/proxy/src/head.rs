@@ -182,6 +182,17 @@ pub(crate) fn encode(status: StatusCode, fields: &HeaderMap, note: &Note<'_>, ge
     out
 }
 
+/// The metadata of a response as they are once its policy has come to this end, under this number of the sequence.
+pub(crate) fn ended(metadata: &[u8], policy: &Policy, seq: u64) -> Vec<u8> {
+    let mut out = metadata.to_vec();
+    for (at, number) in [(16, policy.lifetime), (56, seq)] {
+        if let Some(place) = out.get_mut(at..at + 8) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+    }
+    out
+}
+
 /// Appends a number in decimal digits.
 pub(crate) fn push_number(out: &mut Vec<u8>, mut n: u64) {
     let mut digits = [0u8; 20];

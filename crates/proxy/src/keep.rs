@@ -20,7 +20,7 @@ use crate::{
     key, lookup,
     lookup::Hit,
     proxy::{Proxy, Worker},
-    purge::{marks::Validity, tags},
+    purge::{marks::Validity, sequence::Begun, tags},
     reason::NotStored,
     rules::Policy,
 };
@@ -68,7 +68,7 @@ pub(crate) struct Keeper {
     worker: Arc<Worker>,
     url_key: Vec<u8>,
     head: Arc<FillHead>,
-    seq: u64,
+    begun: Arc<Begun>,
     tags: Vec<u64>,
     /// Most bytes of body.
     pub(crate) longest: u64,
@@ -84,11 +84,11 @@ impl Keeper {
         worker: Arc<Worker>,
         url_key: Vec<u8>,
         head: Arc<FillHead>,
-        (seq, tags): (u64, Vec<u64>),
+        (begun, tags): (Arc<Begun>, Vec<u64>),
         variant: Option<(Index, u128)>,
         hints: &Hints,
     ) -> Self {
-        let note = Note { policy: &head.policy, received: head.received, seq, tags: &tags };
+        let note = Note { policy: &head.policy, received: head.received, seq: begun.seq, tags: &tags };
         let metadata = head::encode(head.status, &head.fields, &note, None);
         let way = if metadata.len() > head::MAX {
             Way::Off(NotStored::HeadTooLarge)
@@ -100,7 +100,7 @@ impl Keeper {
         let expiry = expiry(&head.fields, &head.policy, &worker.proxy.config.cache);
         let options = hints.options(metadata, expiry);
         let longest = worker.proxy.config.cache.max_object.0;
-        Self { worker, url_key, head, seq, tags, longest, variant, options, len: 0, way }
+        Self { worker, url_key, head, begun, tags, longest, variant, options, len: 0, way }
     }
 
     /// The head, for the readers.
@@ -156,14 +156,14 @@ impl Keeper {
 
     /// The body is complete.
     pub(crate) async fn finish(self, fill: &Fill) -> Result<(), NotStored> {
-        let Self { worker, url_key, head, seq, tags, variant, options, len, way, .. } = self;
+        let Self { worker, url_key, head, begun, tags, variant, options, len, way, .. } = self;
         let proxy = worker.proxy.clone();
         let indexes = proxy.purges.index_of(&url_key).lock().await;
         let old = lookup::index(&proxy.store, &url_key).await;
         let max = proxy.config.cache.max_variants;
         let key = &head.key;
-        let is_gone = || proxy.purges.check(&url_key, seq, tags.iter().copied()) == Validity::Gone;
-        if is_gone() {
+        let is_gone = || proxy.purges.check(&url_key, begun.seq, tags.iter().copied()) == Validity::Gone;
+        if !begun.may_store() || is_gone() {
             return Err(NotStored::Invalidated);
         }
         match way {
@@ -278,13 +278,14 @@ pub(crate) struct Fresh<'a> {
 pub(crate) fn freshen(
     proxy: &Proxy,
     url_key: &[u8],
-    seq: u64,
+    begun: &Begun,
     old: &Hit,
     new: &Fresh<'_>,
     hints: &Hints,
 ) -> impl Future<Output = ()> + Send + 'static + use<> {
     let large = old.object.body_in_memory().is_none().then(|| old.object.generation());
-    let metadata = tags::of(new.fields, url_key).ok().and_then(|tags| {
+    let (seq, may_store) = (begun.seq, begun.may_store());
+    let metadata = tags::of(new.fields, url_key).ok().filter(|_| may_store).and_then(|tags| {
         let note = Note { policy: &new.policy, received: new.received, seq, tags: &tags };
         let metadata = head::encode(old.head.status, new.fields, &note, large);
         let is_gone = proxy.purges.check(url_key, seq, tags.iter().copied()) == Validity::Gone;

@@ -165,9 +165,17 @@ pub(crate) fn variant(key: &[u8], hash: u128) -> Vec<u8> {
     [key, suffix.as_bytes()].concat()
 }
 
+/// With which a key of newer head fields ends.
+pub(crate) const NEWER: &[u8] = b"\nhead";
+
 /// The key of the newer head fields of a large object.
 pub(crate) fn newer_head(key: &[u8]) -> Vec<u8> {
-    [key, b"\nhead"].concat()
+    [key, NEWER].concat()
+}
+
+/// The key of the URL that a response under this key is of.
+pub(crate) fn url_of(key: &[u8]) -> &[u8] {
+    key.split(|byte| *byte == b'\n').next().unwrap_or(key)
 }
 
 /// Placement: objects of one server are laid together.

@@ -33,6 +33,7 @@ pub mod config;
 mod conn;
 mod connections;
 mod dial;
+mod explain;
 mod fast;
 mod fetch;
 mod fill;

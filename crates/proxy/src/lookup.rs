@@ -82,18 +82,28 @@ pub(crate) async fn has_fresh((store, purges): (&Store, &Purges), url_key: &[u8]
 
 /// Looks for what answers a request with these fields.
 pub(crate) async fn find((store, purges): (&Store, &Purges), url_key: &[u8], request: &HeaderMap) -> Found {
-    match stored(store, url_key, request).await {
-        Found::Hit(mut hit) => {
-            let tags = Head::tags(hit.newer.as_ref().unwrap_or(&hit.object).metadata());
-            match purges.check(url_key, hit.head.seq, tags) {
-                Validity::Valid => {}
-                Validity::StaleSince(at) => hit.head.policy.end(at),
-                Validity::Gone => return Found::Nothing { variant: false, key: hit.key },
-            }
-            Found::Hit(hit)
+    // The second time memory has it, or nothing has.
+    for _ in 0..3 {
+        let ends = purges.ends();
+        let found = match stored(store, url_key, request).await {
+            Found::Hit(hit) => judged(purges, url_key, hit),
+            found => found,
+        };
+        if purges.ends() == ends || matches!(found, Found::Nothing { .. }) {
+            return found;
         }
-        found => found,
     }
+    Found::Nothing { variant: false, key: url_key.to_vec() }
+}
+
+fn judged(purges: &Purges, url_key: &[u8], mut hit: Hit) -> Found {
+    let tags = Head::tags(hit.newer.as_ref().unwrap_or(&hit.object).metadata());
+    match purges.check(url_key, hit.head.seq, tags) {
+        Validity::Valid => {}
+        Validity::StaleSince(at) => hit.head.policy.end(at),
+        Validity::Gone => return Found::Nothing { variant: false, key: hit.key },
+    }
+    Found::Hit(hit)
 }
 
 async fn stored(store: &Store, url_key: &[u8], request: &HeaderMap) -> Found {
@@ -118,7 +128,8 @@ async fn stored(store: &Store, url_key: &[u8], request: &HeaderMap) -> Found {
     }
 }
 
-async fn hit(store: &Store, key: Vec<u8>, object: Object, head: Head, from_device: bool) -> Hit {
+/// The response at this key, which is this object.
+pub(crate) async fn hit(store: &Store, key: Vec<u8>, object: Object, head: Head, from_device: bool) -> Hit {
     let mut hit = Hit { key, object, head, newer: None, from_device };
     if hit.object.body_in_memory().is_none()
         && let Some((newer, _)) = self::object(store, &key::newer_head(&hit.key)).await

@@ -245,7 +245,10 @@ pub(crate) fn purges(stats: &Value, out: &mut String) {
     for (name, kind, help, key) in [
         ("picaflor_purges_refused_total", "counter", "Purges refused, for too many are noted.", "refused"),
         ("picaflor_purges_noted", "gauge", "Purges that hits are compared with.", "noted"),
-        ("picaflor_purges_pinned", "gauge", "Of these, those that a crash does not undo.", "pinned"),
+        ("picaflor_purges_pinned", "gauge", "Notes of purges that a crash does not undo.", "pinned"),
+        ("picaflor_purges_swept_objects_total", "counter", "Objects deleted for a purge that was noted.", "swept"),
+        ("picaflor_purges_made_stale_total", "counter", "Objects put again as stale for a soft purge.", "made_stale"),
+        ("picaflor_purges_sweeps_total", "counter", "Passes over the store for purges that were noted.", "passes"),
         ("picaflor_purges_noted_max", "gauge", "Most that may be noted, URLs that are gone excepted.", "room"),
     ] {
         let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {}", stats[key]);

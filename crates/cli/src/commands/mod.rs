@@ -3,6 +3,7 @@
 pub(crate) mod check;
 pub(crate) mod check_config;
 pub(crate) mod completions;
+pub(crate) mod explain;
 pub(crate) mod get;
 pub(crate) mod lab;
 pub(crate) mod ls;
@@ -10,8 +11,10 @@ pub(crate) mod man;
 pub(crate) mod put;
 pub(crate) mod rm;
 pub(crate) mod serve;
+mod server;
 pub(crate) mod share;
 pub(crate) mod stats;
+pub(crate) mod top;
 
 use std::{
     fmt,

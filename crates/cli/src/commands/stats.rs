@@ -1,19 +1,17 @@
 //! `picaflor stats`: what a store holds, read from its device; or what a running server holds and did, asked of its
 //! admin listener.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::{Request, Uri, header};
-use hyper_util::rt::TokioIo;
+use hyper::Uri;
 use picaflor::Receipt;
 use serde_json::{Value, json};
 
-use super::{Failure, Format};
+use super::{
+    Failure, Format,
+    server::{Server, Token, number},
+};
 use crate::{
     human, key,
     open::{self, Found, Memory},
@@ -46,12 +44,8 @@ pub(crate) struct Stats {
     /// Ask a running server at the address of its admin listener
     #[arg(long, value_name = "http://IP:PORT")]
     admin: Option<Uri>,
-    /// File with the server's admin token
-    #[arg(long, value_name = "FILE", default_value = "picaflor.store.token", requires = "admin")]
-    token_file: PathBuf,
-    /// The server's admin token itself; wins over the file
-    #[arg(long, value_name = "TOKEN", env = "PICAFLOR_TOKEN", hide_env_values = true)]
-    token: Option<String>,
+    #[command(flatten)]
+    token: Token,
     /// How to print
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "text|json")]
     format: Format,
@@ -59,21 +53,19 @@ pub(crate) struct Stats {
     memory: Memory,
 }
 
-/// Longest that a server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Most bytes of an answer that we take.
-const ANSWER_MAX: usize = 16 << 20;
-
 impl Stats {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let mut out = Output::new();
         if let Some(admin) = &self.admin {
-            let stats = self.ask(admin)?;
+            let stats = Server::new(admin, &self.token)?.ask("/stats")?;
             match self.format {
                 Format::Json => out.json(&stats)?,
                 Format::Text => out.bytes(of_server(admin, &stats).as_bytes())?,
             }
             return out.flush();
+        }
+        if self.token.token_file.is_some() {
+            return Err(Failure::Usage("--token-file goes with --admin: a store has no token".into()));
         }
         let (stores, unopened) = open::find_each(&self.store);
         let mut failures: Vec<_> = unopened.into_iter().map(|unopened| unopened.why).collect();
@@ -95,61 +87,6 @@ impl Stats {
             Format::Text => out.bytes(of_store(found, &stats, store.receipt()).as_bytes()),
         }
     }
-
-    fn token(&self) -> Result<String, Failure> {
-        if let Some(token) = &self.token {
-            return Ok(token.clone());
-        }
-        let path = &self.token_file;
-        let text = std::fs::read_to_string(path).map_err(|e| {
-            let mend = "name the server's with --token-file; `picaflor serve` prints where it is";
-            Failure::Failed(format!("reading the token file {}: {e}; {mend}", path.display()))
-        })?;
-        Ok(text.trim().to_owned())
-    }
-
-    fn ask(&self, admin: &Uri) -> Result<Value, Failure> {
-        let (Some("http"), Some(authority)) = (admin.scheme_str(), admin.authority()) else {
-            return Err(Failure::Usage(format!("--admin {admin}: expected http://IP:PORT")));
-        };
-        let address = match authority.port_u16() {
-            Some(_) => authority.to_string(),
-            None => format!("{authority}:80"),
-        };
-        let token = self.token()?;
-        let fail = |why: String| Failure::Failed(format!("asking {admin}: {why}"));
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| fail(e.to_string()))?;
-        let asked = runtime.block_on(async { tokio::time::timeout(PATIENCE, fetch(&address, &token)).await });
-        match asked {
-            Err(_) => Err(fail(format!("no answer for {} s", PATIENCE.as_secs()))),
-            Ok(Err(why)) => Err(fail(why)),
-            Ok(Ok((200, body))) => serde_json::from_slice(&body)
-                .map_err(|e| fail(format!("the answer is not JSON ({e}); is this the address of the admin listener?"))),
-            Ok(Ok((401, _))) if self.token.is_some() => Err(fail("it refused the token that was given".into())),
-            Ok(Ok((401, _))) => Err(fail(format!("it refused the token of {}", Path::display(&self.token_file)))),
-            Ok(Ok((status, _))) => Err(fail(format!("status {status}; is this the address of the admin listener?"))),
-        }
-    }
-}
-
-/// Asks for `/stats`; gives status and body.
-async fn fetch(address: &str, token: &str) -> Result<(u16, Vec<u8>), String> {
-    let stream = tokio::net::TcpStream::connect(address)
-        .await
-        .map_err(|e| format!("{e}; is `picaflor serve` running, and is this its admin address?"))?;
-    let text = |e: hyper::Error| e.to_string();
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(text)?;
-    tokio::spawn(connection);
-    let request = Request::get("/stats")
-        .header(header::HOST, address)
-        .header(header::AUTHORIZATION, format!("Bearer {token}"))
-        .body(Empty::<bytes::Bytes>::new())
-        .map_err(|e| e.to_string())?;
-    let answer = sender.send_request(request).await.map_err(text)?;
-    let status = answer.status().as_u16();
-    let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await.map_err(|e| e.to_string())?;
-    Ok((status, body.to_bytes().to_vec()))
 }
 
 fn value(of: &impl serde::Serialize) -> Result<Value, Failure> {
@@ -157,10 +94,6 @@ fn value(of: &impl serde::Serialize) -> Result<Value, Failure> {
 }
 
 type Rows = Vec<(String, String)>;
-
-fn number(value: &Value, at: &str) -> u64 {
-    value.pointer(at).and_then(Value::as_u64).unwrap_or(0)
-}
 
 fn of_store(found: &Found, stats: &Value, receipt: &Receipt) -> String {
     let first = &found.places[0];

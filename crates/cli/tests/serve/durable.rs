@@ -153,3 +153,42 @@ fn what_a_post_made_invalid_is_as_durable_as_a_put() {
     let serve = Serve::start(folder.path(), origin.address, &more);
     assert_eq!(hits(&serve), [false, false, false, false, true], "hits after the crash");
 }
+
+#[test]
+fn purges_hold_before_while_and_after_their_notes_are_swept_away() {
+    let origin = Origin::start(|head| {
+        let n: usize = head.split(['/', ' ']).find_map(|word| word.parse().ok()).unwrap_or(0);
+        ok(&format!("cache-control: max-age=31536000\ncache-tag: t{},all", n % 2), &noise(2000 + n))
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let more = ["--capacity", "64MiB", "--durability", "none"];
+    let paths: Vec<String> = (0..300).map(|n| format!("/{n}")).collect();
+    for (soft, until) in
+        ["", "&soft=1"].into_iter().flat_map(|soft| ["", "passes", "noted", "pinned"].map(|until| (soft, until)))
+    {
+        let serve = Serve::start(folder.path(), origin.address, &more);
+        paths.iter().for_each(|path| drop(serve.get(path)));
+        serve.settle();
+        serve.stop();
+        let serve = Serve::start(folder.path(), origin.address, &more);
+        assert!(serve.admin("POST", &format!("/purge?tag=t1{soft}")).0.starts_with("HTTP/1.1 200"));
+        // Until something was taken out, the notes have ended, or are not even pinned.
+        let number = |name: &str| {
+            let (_, stats) = serve.admin("GET", "/stats");
+            serde_json::from_str::<serde_json::Value>(&stats).unwrap()["purges"][name].as_u64().unwrap()
+        };
+        while match until {
+            "" => false,
+            "passes" => number("swept") + number("made_stale") == 0,
+            still => number(still) > 0,
+        } {
+            std::thread::yield_now();
+        }
+        serve.kill();
+        let serve = Serve::start(folder.path(), origin.address, &more);
+        for (n, path) in paths.iter().enumerate() {
+            assert_eq!(is_hit(&serve.get(path).0), n % 2 == 0, "{path}, killed when {until:?}, {soft:?}");
+        }
+        serve.stop();
+    }
+}

@@ -107,7 +107,7 @@ pub(crate) fn noise(len: usize) -> Vec<u8> {
     (0..len).map(|_| step()).collect()
 }
 
-const TOKEN: &str = "0123456789abcdef";
+pub(crate) const TOKEN: &str = "0123456789abcdef";
 
 /// What every request is for, whatever port the process got: a restart finds what was stored.
 const HOST: &str = "test.example";
@@ -123,7 +123,7 @@ struct Said {
 pub(crate) struct Serve {
     child: Child,
     pub(crate) listen: String,
-    admin: String,
+    pub(crate) admin: String,
     said: Arc<Said>,
 }
 

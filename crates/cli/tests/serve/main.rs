@@ -7,3 +7,4 @@ mod failing;
 mod kit;
 mod memory;
 mod tls;
+mod top;

@@ -75,6 +75,15 @@ impl Catalog {
         removed.is_some()
     }
 
+    /// An entry of this hash, or of one that is not told apart from it, leads to nothing intact.
+    pub(crate) fn drop_damaged(&self, hash: u64, entry: IndexEntry) {
+        if let Some(entry) = self.index.remove(hash, entry) {
+            self.count_removed(entry);
+            self.forget_live(entry);
+            add(&self.shared.counters.damaged, 1);
+        }
+    }
+
     /// What an entry leads to left the store.
     pub(crate) fn count_removed(&self, entry: IndexEntry) {
         add(&self.shared.counters.removed_bytes, u64::from(entry.grains()) * GRAIN as u64);

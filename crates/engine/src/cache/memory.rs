@@ -29,7 +29,7 @@ use smallvec::SmallVec;
 
 use crate::{base::frame::Frame, base::group::Priority, base::policy::Retention};
 
-const SHARDS: usize = 64;
+pub(crate) const SHARDS: usize = 64;
 
 pub(crate) struct Memory {
     retention: Retention,
@@ -253,6 +253,11 @@ impl Memory {
     /// Whether objects of loved groups are held though their cluster is not.
     pub(crate) fn holds_loved(&self) -> bool {
         self.retention != Retention::Frames
+    }
+
+    /// All objects in one of the [`SHARDS`].
+    pub(crate) fn frames(&self, shard: usize) -> Vec<Arc<Frame>> {
+        self.shards[shard].read().values().cloned().collect()
     }
 
     /// The object with this hash, if it is here, without noting a hit.

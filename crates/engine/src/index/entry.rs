@@ -35,7 +35,7 @@ const OFFSET_BITS: u32 = 16;
 const _: () = assert!(TAG_BITS + ADDRESS_BITS + 7 + 4 == 64);
 
 /// Where an object is said to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Location {
     /// In a buffer: its number and the frame's offset in grains.
     Buffered { slot: u32, offset: u32 },

@@ -231,6 +231,13 @@ impl Index {
         self.own_bytes.load(Relaxed)
     }
 
+    /// The entries of a segment, each with the bits of its hash that [tell it apart](Index::told_apart_by).
+    pub(crate) fn entries_in(&self, segment: u32) -> Vec<(u64, IndexEntry)> {
+        let high = u64::from(segment) << (64 - self.bits);
+        let segment = self.segments[segment as usize].read();
+        segment.entries().map(|(place, entry)| (high | u64::from(place), entry)).collect()
+    }
+
     pub(crate) fn segment_count(&self) -> u32 {
         self.segments.len() as u32
     }

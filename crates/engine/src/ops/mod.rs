@@ -20,3 +20,4 @@ pub(crate) mod map;
 pub(crate) mod pin;
 pub(crate) mod put;
 pub(crate) mod stream;
+pub(crate) mod walk;

@@ -64,6 +64,15 @@ impl Medium {
         Ok((self.rows_of(found, &bytes), bytes))
     }
 
+    /// What a cluster holds by its table, if it has one, and all its bytes.
+    ///
+    /// # Errors
+    /// As [`Medium::contents`].
+    pub(crate) fn sealed(&self, cluster: u32) -> Result<Option<(Vec<Row>, AlignedBuf)>> {
+        let (found, bytes) = self.last_use_and_end(cluster, None, self.cluster_len())?;
+        Ok(if let Use::Sealed(_, rows) = found { Some((rows, bytes)) } else { None })
+    }
+
     /// What one use of a cluster of these bytes holds.
     pub(crate) fn rows_of(&self, found: Use, bytes: &[u8]) -> Vec<Row> {
         match found {

@@ -13,6 +13,7 @@
 mod fill;
 mod seen;
 mod victim;
+mod walked;
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +23,7 @@ use std::{
 use parking_lot::Mutex;
 
 pub(crate) use self::fill::Fill;
-use self::seen::Seen;
+use self::{seen::Seen, walked::Walked};
 use super::region::{Regions, Site};
 
 /// Which free cluster is written next, where objects lie in clusters (Shriver et al. 2001, §3.5).
@@ -95,6 +96,8 @@ pub(crate) struct Space {
     /// Bytes for which a grain of `live` stands in each, in 1/1024; 0 where nobody weighed it.
     weights: Box<[AtomicU32]>,
     seen: Seen,
+    /// What a walk over all objects has gone through.
+    pub(crate) walked: Walked,
     /// When each was used last, in numbers of the memory tier; none where nobody asks.
     used: Box<[AtomicU64]>,
     /// The second from which each one's age counts; none where nobody asks.
@@ -167,6 +170,7 @@ impl Space {
             live: (0..count).map(|_| AtomicU32::new(0)).collect(),
             weights: (0..count).map(|_| AtomicU32::new(0)).collect(),
             seen: Seen::default(),
+            walked: Walked::default(),
             used: (0..if notes_use { count } else { 0 }).map(|_| AtomicU64::new(0)).collect(),
             since: Box::default(),
             next,
@@ -227,6 +231,7 @@ impl Space {
         clusters.states[found as usize] = state;
         clusters.pages[found as usize] = u64::MAX;
         clusters.aside.remove(&found);
+        self.walked.forget(found);
         clusters.cursor = (found + 1) % count;
         clusters.written = found;
         clusters.free -= 1;

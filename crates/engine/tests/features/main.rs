@@ -26,3 +26,4 @@ mod streams;
 mod tasks;
 mod threads;
 mod volumes;
+mod walks;

@@ -126,6 +126,8 @@ pub(crate) struct FastIo {
     pub(super) out: Out,
     pub(super) key: Vec<u8>,
     pub(super) reading: Option<Reading>,
+    /// How often notes of purges had ended when the store was asked.
+    pub(super) ends: u64,
     /// hyper has asked for the next head: it is between two requests, and holds nothing that is still needed.
     pub(super) hyper_idle: bool,
     pub(super) ahead: Ahead,
@@ -147,6 +149,7 @@ impl FastIo {
             out: Out::default(),
             key: Vec::new(),
             reading: None,
+            ends: 0,
             hyper_idle: false,
             ahead: Ahead::default(),
         }

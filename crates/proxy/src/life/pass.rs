@@ -143,7 +143,7 @@ impl Ask {
         match self.target.action.on_policy(admitted, exchange.status, received) {
             Ok(policy) => {
                 let new = keep::Fresh { fields: &fields, policy, received };
-                let written = keep::freshen(proxy, &self.target.key, begun.seq, hit, &new, &self.hints());
+                let written = keep::freshen(proxy, &self.target.key, &begun, hit, &new, &self.hints());
                 drop(tokio::spawn(async move {
                     written.await;
                     drop(begun);

@@ -7,12 +7,14 @@
 //!    way, a response that could not be deleted, and what a crash brings back are all one case.
 //!
 //! A hit compares one number unless something that is still noted was purged after its fetch began. What is purged is
-//! deleted afterwards, so that its space is free and the note can go: that costs no purge its acknowledgement.
+//! deleted afterwards, of a URL at once, of anything else by the [sweeper](sweep), so that its space is free and the
+//! note can go: that costs no purge its acknowledgement.
 
 pub(crate) mod asked;
 pub(crate) mod marks;
 pub(crate) mod record;
 pub(crate) mod selector;
 pub(crate) mod sequence;
+pub(crate) mod sweep;
 pub(crate) mod tags;
 pub(crate) mod taking;

@@ -4,7 +4,9 @@
 //! registered with the number that was the last, under the lock by which a purge asks for the fetches of a URL, so
 //! either the purge finds the fetch or the fetch has the purge's number. A note goes only when nothing that it selects
 //! can be in the store any more: what is stored of the URL was deleted, durably, after the last older fetch of it
-//! ended.
+//! ended; or all that is stored was gone through since then (`sweep`). It stays pinned until no crash can bring
+//! anything older back. Who looks something up notes [`Purges::ends`] before: if that has changed when it is judged,
+//! the note that selects it may be gone, with what was found.
 //!
 //! Numbers begin anew with each opening of the store, above all before: by the opening's own number.
 
@@ -14,8 +16,8 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicU64, AtomicUsize,
-            Ordering::{Acquire, Relaxed, Release},
+            AtomicBool, AtomicU64, AtomicUsize,
+            Ordering::{AcqRel, Acquire, Relaxed, Release},
         },
     },
 };
@@ -35,6 +37,8 @@ use crate::clock::unix_millis;
 const MOST: usize = 4096;
 /// Each of these is compared with every URL that is asked for.
 const PATTERNS: usize = 128;
+/// Notes, or pinned ones, from which on they have to go.
+const PRESSED: usize = 1024;
 /// Of URLs, before all of them become one note of everything.
 const URLS: usize = 64 << 10;
 
@@ -74,8 +78,12 @@ pub(crate) struct Purges {
     /// The largest number that is noted; 0: none is.
     newest: AtomicU64,
     noted: RwLock<Noted>,
-    /// Of a URL's hash, the numbers of its fetches that are under way.
-    begun: Vec<Mutex<HashMap<u64, Vec<u64>>>>,
+    /// Of a URL's hash, its fetches that are under way.
+    begun: Vec<Mutex<HashMap<u64, Vec<Fetch>>>>,
+    /// What began before this number may not be stored any more.
+    horizon: AtomicU64,
+    /// How often notes have ended.
+    ends: AtomicU64,
     /// Purges of URLs that met older fetches, and the keys of these URLs.
     left: Mutex<Vec<(Record, Vec<Vec<u8>>)>>,
     /// Invalidations that are under way, and requests that may end in one.
@@ -83,6 +91,23 @@ pub(crate) struct Purges {
     indexes: Vec<tokio::sync::Mutex<()>>,
     counts: [AtomicU64; Kind::ALL.len()],
     refused: AtomicU64,
+    pub(super) swept: Swept,
+}
+
+/// What sweeping did.
+#[derive(Default)]
+pub(super) struct Swept {
+    pub(super) deleted: AtomicU64,
+    pub(super) made_stale: AtomicU64,
+    pub(super) passes: AtomicU64,
+}
+
+/// A fetch that is under way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Fetch {
+    seq: u64,
+    /// It is being stored.
+    stores: bool,
 }
 
 /// Whether it is one of the many that come and go: what it selects is deleted at once.
@@ -93,6 +118,7 @@ fn is_url(record: &Record) -> bool {
 #[derive(Default)]
 struct Noted {
     records: HashMap<u128, Record>,
+    /// Those of notes that ended too, until no crash can bring back what they select.
     pinned: BTreeSet<u128>,
     urls: usize,
     patterns: usize,
@@ -170,11 +196,14 @@ impl Purges {
             newest: AtomicU64::new(noted.newest()),
             noted: RwLock::new(noted),
             begun: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            horizon: AtomicU64::new(0),
+            ends: AtomicU64::new(0),
             left: Mutex::new(left),
             invalidating: AtomicUsize::new(0),
             indexes: (0..INDEXES).map(|_| tokio::sync::Mutex::new(())).collect(),
             counts: Default::default(),
             refused: AtomicU64::new(0),
+            swept: Swept::default(),
         }
     }
 
@@ -183,18 +212,18 @@ impl Purges {
         let url = selector::of_url_key(url_key);
         let mut begun = self.shard(url).lock();
         let seq = self.last.load(Acquire);
-        begun.entry(url).or_default().push(seq);
-        Begun { purges: self.clone(), url, seq }
+        begun.entry(url).or_default().push(Fetch { seq, stores: false });
+        Begun { purges: self.clone(), url, seq, stores: AtomicBool::new(false) }
     }
 
-    fn shard(&self, url: u64) -> &Mutex<HashMap<u64, Vec<u64>>> {
+    fn shard(&self, url: u64) -> &Mutex<HashMap<u64, Vec<Fetch>>> {
         &self.begun[url as usize % SHARDS]
     }
 
     /// Whether a fetch of one of these URLs is under way that began before this number.
     pub(crate) fn meets(&self, record: &Record) -> bool {
         record.selector.hashes.iter().any(|(_, url)| {
-            self.shard(*url).lock().get(url).is_some_and(|begun| begun.iter().any(|seq| *seq < record.seq))
+            self.shard(*url).lock().get(url).is_some_and(|begun| begun.iter().any(|fetch| fetch.seq < record.seq))
         })
     }
 
@@ -205,6 +234,22 @@ impl Purges {
             return Validity::Valid;
         }
         self.noted.read().marks.check(url_key, seq, tags)
+    }
+
+    /// The purge that selects a stored response, a hard one before a soft one, and the newest of these.
+    pub(crate) fn taker(&self, url_key: &[u8], seq: u64, tags: &[u64]) -> Option<Record> {
+        let noted = self.noted.read();
+        let is_it = |record: &&Record| {
+            let alone = Marks::of(std::iter::once(*record));
+            record.seq > seq && alone.check(url_key, seq, tags.iter().copied()) != Validity::Valid
+        };
+        noted.records.values().filter(is_it).max_by_key(|record| (!record.soft, record.seq)).cloned()
+    }
+
+    /// How often notes have ended: see the head of this file.
+    #[inline]
+    pub(crate) fn ends(&self) -> u64 {
+        self.ends.load(Acquire)
     }
 
     /// Takes the next number for a purge of this, which counts from now on, in this life of the proxy.
@@ -229,7 +274,6 @@ impl Purges {
                 _ => (noted.records.len() - noted.urls >= MOST).then_some(Full::Records),
             };
             if let Some(full) = full {
-                self.refused.fetch_add(1, Relaxed);
                 return Err(full);
             }
         }
@@ -257,7 +301,7 @@ impl Purges {
             // One that took the place of another has that one's room.
             self.noted.write().pinned.remove(&record.name());
             self.forget(std::slice::from_ref(record));
-            self.refused.fetch_add(1, Relaxed);
+            self.counts[record.selector.kind as usize - 1].fetch_sub(1, Relaxed);
             return Err(Full::Records.into());
         }
         result?;
@@ -274,10 +318,67 @@ impl Purges {
     /// Nothing that these select is in the store any more, or another selects it too.
     pub(crate) fn forget(&self, records: &[Record]) {
         let mut noted = self.noted.write();
+        self.ends.fetch_add(1, AcqRel);
         let unpinned = noted.remove(records);
         self.newest.store(noted.newest(), Release);
-        drop(noted);
+        // Under the lock: a new purge of the same is pinned after this.
         unpinned.into_iter().for_each(|name| drop(self.store.begin_unpin(name)));
+    }
+
+    /// A purge was refused for want of room.
+    pub(crate) fn count_refused(&self) {
+        self.refused.fetch_add(1, Relaxed);
+    }
+
+    /// Whether there are so many notes that they have to go before others find no room.
+    pub(super) fn is_pressed(&self) -> bool {
+        let noted = self.noted.read();
+        (noted.records.len() - noted.urls).max(noted.pinned.len()) > PRESSED || noted.patterns > PATTERNS / 2
+    }
+
+    /// Up to which number a pass that begins now ends notes: whatever they select is stored already, or never will be.
+    /// With `hurry` no fetch that began before is stored any more, however long it takes.
+    pub(super) fn sweepable(&self, hurry: bool) -> u64 {
+        let last = self.last.load(Acquire);
+        if hurry {
+            self.horizon.fetch_max(last, AcqRel);
+        }
+        let horizon = self.horizon.load(Acquire);
+        let oldest = |shard: &Mutex<HashMap<u64, Vec<Fetch>>>| {
+            let shard = shard.lock();
+            let may_come = shard.values().flatten().filter(|fetch| fetch.stores || fetch.seq >= horizon);
+            may_come.map(|fetch| fetch.seq).min()
+        };
+        self.begun.iter().filter_map(oldest).min().map_or(last, |oldest| oldest.min(last))
+    }
+
+    /// Whether notes up to this number wait for a pass; not soft ones up to `held`.
+    pub(super) fn waits(&self, limit: u64, held: u64) -> bool {
+        let waits = |record: &Record| record.seq <= limit && !is_url(record) && !(record.soft && record.seq <= held);
+        self.noted.read().records.values().any(waits)
+    }
+
+    /// Nothing that notes up to this number select is in the store any more, but for what soft ones do if these are
+    /// `held`. They do not count from now on, and are pinned still. Returns their names.
+    pub(super) fn end(&self, limit: u64, held: bool) -> Vec<u128> {
+        let mut noted = self.noted.write();
+        let ends = |record: &&Record| record.seq <= limit && !(record.soft && held);
+        let ended: Vec<Record> = noted.records.values().filter(ends).cloned().collect();
+        self.ends.fetch_add(1, AcqRel);
+        let names = noted.remove(&ended);
+        noted.pinned.extend(&names);
+        self.newest.store(noted.newest(), Release);
+        names
+    }
+
+    /// No crash can bring back what these selected.
+    pub(super) fn unpin(&self, names: &[u128]) {
+        let mut noted = self.noted.write();
+        for name in names {
+            if !noted.records.contains_key(name) && noted.pinned.remove(name) {
+                drop(self.store.begin_unpin(*name));
+            }
+        }
     }
 
     /// What this selects, these URLs, is looked for once more when no older fetch of it is under way.
@@ -331,6 +432,9 @@ impl Purges {
             "noted": noted.records.len(),
             "pinned": noted.pinned.len(),
             "room": MOST,
+            "swept": self.swept.deleted.load(Relaxed),
+            "made_stale": self.swept.made_stale.load(Relaxed),
+            "passes": self.swept.passes.load(Relaxed),
         })
     }
 }
@@ -340,13 +444,29 @@ pub(crate) struct Begun {
     purges: Arc<Purges>,
     url: u64,
     pub(crate) seq: u64,
+    stores: AtomicBool,
+}
+
+impl Begun {
+    /// Whether what it brought may be stored, which is about to be done. Not if notes that may select it have ended.
+    pub(crate) fn may_store(&self) -> bool {
+        let mut shard = self.purges.shard(self.url).lock();
+        let own = |fetch: &&mut Fetch| **fetch == Fetch { seq: self.seq, stores: false };
+        let may = self.seq >= self.purges.horizon.load(Acquire);
+        if let (true, Some(fetch)) = (may, shard.get_mut(&self.url).and_then(|begun| begun.iter_mut().find(own))) {
+            fetch.stores = true;
+            self.stores.store(true, Relaxed);
+        }
+        may
+    }
 }
 
 impl Drop for Begun {
     fn drop(&mut self) {
         let mut shard = self.purges.shard(self.url).lock();
         if let Some(begun) = shard.get_mut(&self.url) {
-            if let Some(at) = begun.iter().position(|seq| *seq == self.seq) {
+            let own = Fetch { seq: self.seq, stores: self.stores.load(Relaxed) };
+            if let Some(at) = begun.iter().position(|fetch| *fetch == own) {
                 begun.swap_remove(at);
             }
             if begun.is_empty() {
@@ -362,5 +482,46 @@ pub(crate) struct Invalidating(Arc<Purges>);
 impl Drop for Invalidating {
     fn drop(&mut self) {
         self.0.invalidating.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use picaflor::{Options, device::MemoryDevice};
+
+    use super::*;
+
+    #[test]
+    fn notes_have_their_bounds() {
+        let store = Store::open(Options::on(Arc::new(MemoryDevice::new(64 << 20))).memory(16 << 20)).unwrap();
+        let purges = Arc::new(Purges::new(&store));
+        let pattern = |n: usize| Selector::parse(Kind::Pattern, &format!("a{n}.example/*"), None).unwrap();
+        (0..PATTERNS).for_each(|n| drop(purges.note(pattern(n), false).unwrap()));
+        assert_eq!(purges.note(pattern(PATTERNS), false), Err(Full::Patterns));
+        assert!(purges.note(pattern(5), false).is_ok(), "it takes the place of the older one");
+        let tag = |n: usize| Selector::parse(Kind::Tag, &format!("t{n}"), None).unwrap();
+        (PATTERNS..MOST).for_each(|n| drop(purges.note(tag(n), false).unwrap()));
+        assert_eq!(purges.note(tag(0), false), Err(Full::Records));
+        let all = purges.note(Selector::all(), false).unwrap();
+        purges.pinned(&all, Ok(())).unwrap();
+        assert_eq!(purges.stats()["noted"], 1, "a purge of all takes the place of all");
+        assert!(purges.note(pattern(PATTERNS), false).is_ok());
+    }
+
+    #[test]
+    fn a_fetch_is_waited_for_or_not_stored() {
+        let store = Store::open(Options::on(Arc::new(MemoryDevice::new(64 << 20))).memory(16 << 20)).unwrap();
+        let purges = Arc::new(Purges::new(&store));
+        let [slow, storing, second] = [(); 3].map(|()| purges.begin(b"http://a/"));
+        let seq = purges.note(Selector::all(), false).unwrap().seq;
+        assert_eq!(purges.sweepable(false), seq - 1);
+        assert!(storing.may_store());
+        assert_eq!(purges.sweepable(true), seq - 1, "one is being stored");
+        // Of two alike the right one ends.
+        drop(second);
+        assert_eq!(purges.sweepable(true), seq - 1);
+        drop(storing);
+        assert_eq!(purges.sweepable(false), seq, "the other one will not be");
+        assert!(!slow.may_store() && purges.begin(b"http://a/").may_store());
     }
 }

@@ -2,9 +2,14 @@
 //! 4.4).
 //!
 //! A URL is noted, deleted with all of its variants, and the note goes when no older fetch of it is under way: at once,
-//! mostly; else the purge is pinned, and [`tidy`] ends it. Everything else is noted and pinned, and stays so.
+//! mostly; else the purge is pinned, and [`tidy`] ends it. Everything else is noted and pinned, and stays so until it
+//! was [swept](super::sweep).
 
-use std::{future::Future, sync::Arc};
+use std::{
+    future::Future,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use picaflor::Error;
 
@@ -19,6 +24,11 @@ use crate::{
     key, lookup,
     proxy::Proxy,
 };
+
+/// How long a purge waits for others to be swept away, where there is no room to note it, before it is refused.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it looks.
+const RETRY: Duration = Duration::from_millis(20);
 
 /// Why a purge is not acknowledged.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -66,17 +76,38 @@ async fn take_all(proxy: &Proxy, selectors: impl Iterator<Item = Selector>, soft
     if !proxy.purges.are_pinned() {
         return Err(NotPurged::Preset);
     }
-    // All are begun before one is waited for, so that they share a commit.
-    let mut pins = Vec::new();
-    for selector in selectors {
-        let record = proxy.purges.note(selector, soft)?;
-        pins.push((proxy.purges.begin_pin(&record), record));
+    let purges = &proxy.purges;
+    let until = Instant::now() + PATIENCE;
+    let mut selectors: Vec<Selector> = selectors.collect();
+    loop {
+        // All are begun before one is waited for, so that they share a commit.
+        let begin = |selector: Selector| match purges.note(selector.clone(), soft) {
+            Ok(record) => (selector, Ok((purges.begin_pin(&record), record))),
+            Err(full) => (selector, Err(full)),
+        };
+        let begun: Vec<_> = selectors.drain(..).map(begin).collect();
+        proxy.fills.forget_all();
+        let mut refused = None;
+        for (selector, begun) in begun {
+            let done = match begun {
+                Ok((pin, record)) => purges.pinned(&record, pin.await),
+                Err(full) => Err(full.into()),
+            };
+            match done {
+                Err(NotPinned::Full(full)) => {
+                    refused = Some(full);
+                    selectors.push(selector);
+                }
+                done => done?,
+            }
+        }
+        let Some(full) = refused else { return Ok(()) };
+        if Instant::now() >= until {
+            purges.count_refused();
+            return Err(full.into());
+        }
+        tokio::time::sleep(RETRY).await;
     }
-    proxy.fills.forget_all();
-    for (pin, record) in pins {
-        proxy.purges.pinned(&record, pin.await)?;
-    }
-    Ok(())
 }
 
 /// What the origin says of groups of its own (RFC 9875): where there is no room for another note, more is taken out.

@@ -20,5 +20,6 @@ mod ranges;
 mod reload;
 mod rules;
 mod scrape;
+mod sweep;
 mod tls;
 mod trust;

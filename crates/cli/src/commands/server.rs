@@ -1,0 +1,106 @@
+//! A running server, asked through its admin listener.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::{Request, Uri, header};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use super::Failure;
+
+/// Longest that a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Most bytes of an answer that we take.
+const ANSWER_MAX: usize = 16 << 20;
+
+/// What lets us in.
+#[derive(Args)]
+pub(super) struct Token {
+    /// File with the server's admin token; default picaflor.store.token
+    #[arg(long, value_name = "FILE")]
+    pub(super) token_file: Option<PathBuf>,
+    /// The server's admin token itself; wins over the file
+    #[arg(long, value_name = "TOKEN", env = "PICAFLOR_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+}
+
+/// See the head of this file.
+pub(super) struct Server {
+    admin: Uri,
+    address: String,
+    token: String,
+    /// What to say of a token that is refused.
+    token_is: String,
+    runtime: Runtime,
+}
+
+impl Server {
+    /// Nothing is asked yet.
+    pub(super) fn new(admin: &Uri, token: &Token) -> Result<Self, Failure> {
+        let (Some("http"), Some(authority)) = (admin.scheme_str(), admin.authority()) else {
+            return Err(Failure::Usage(format!("--admin {admin}: expected http://IP:PORT")));
+        };
+        let address = match authority.port_u16() {
+            Some(_) => authority.to_string(),
+            None => format!("{authority}:80"),
+        };
+        let (token, token_is) = match &token.token {
+            Some(token) => (token.clone(), "that was given".into()),
+            None => {
+                let path = token.token_file.clone().unwrap_or_else(|| "picaflor.store.token".into());
+                let text = std::fs::read_to_string(&path).map_err(|e| {
+                    let mend = "name the server's with --token-file; `picaflor serve` prints where it is";
+                    Failure::Failed(format!("reading the token file {}: {e}; {mend}", path.display()))
+                })?;
+                (text.trim().to_owned(), format!("of {}", path.display()))
+            }
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|e| Failure::Failed(format!("asking {admin}: {e}")))?;
+        Ok(Self { admin: admin.clone(), address, token, token_is, runtime })
+    }
+
+    /// The JSON at this path.
+    pub(super) fn ask(&self, path: &str) -> Result<Value, Failure> {
+        let fail = |why: String| Failure::Failed(format!("asking {}: {why}", self.admin));
+        let asked = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, self.fetch(path)).await });
+        let is_it = "is this the address of the admin listener?";
+        match asked {
+            Err(_) => Err(fail(format!("no answer for {} s", PATIENCE.as_secs()))),
+            Ok(Err(why)) => Err(fail(why)),
+            Ok(Ok((200, body))) => {
+                serde_json::from_slice(&body).map_err(|e| fail(format!("the answer is not JSON ({e}); {is_it}")))
+            }
+            Ok(Ok((401, _))) => Err(fail(format!("it refused the token {}", self.token_is))),
+            Ok(Ok((status, _))) => Err(fail(format!("status {status}; {is_it}"))),
+        }
+    }
+
+    /// Status and body.
+    async fn fetch(&self, path: &str) -> Result<(u16, Vec<u8>), String> {
+        let stream = tokio::net::TcpStream::connect(&self.address)
+            .await
+            .map_err(|e| format!("{e}; is `picaflor serve` running, and is this its admin address?"))?;
+        let text = |e: hyper::Error| e.to_string();
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(text)?;
+        tokio::spawn(connection);
+        let request = Request::get(path)
+            .header(header::HOST, &self.address)
+            .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
+            .body(Empty::<bytes::Bytes>::new())
+            .map_err(|e| e.to_string())?;
+        let answer = sender.send_request(request).await.map_err(text)?;
+        let status = answer.status().as_u16();
+        let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await.map_err(|e| e.to_string())?;
+        Ok((status, body.to_bytes().to_vec()))
+    }
+}
+
+/// The number at a place of an answer, 0 if there is none.
+pub(super) fn number(value: &Value, at: &str) -> u64 {
+    value.pointer(at).and_then(Value::as_u64).unwrap_or(0)
+}
