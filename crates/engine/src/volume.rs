@@ -102,7 +102,7 @@ impl Volume {
             self.catalog.promise_staged();
             self.room.wait_commit_in_time(self.log.commits.next())?;
         }
-        for lane in &self.appender.lanes {
+        for lane in self.appender.all_lanes() {
             lane.lock().iter_mut().try_for_each(|open| self.appender.seal(open))?;
         }
         // What is under way began earlier and does not cover all there is.

@@ -96,13 +96,22 @@ fn image_of(device: &MemoryDevice) -> Vec<u8> {
 }
 
 fn opens(version: &str, preset: &str) {
+    opens_image(version, preset, preset);
+}
+
+fn opens_image(version: &str, preset: &str, name: &str) {
     let path = |end: &str| {
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(version).join(format!("{preset}.{end}"))
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(version).join(format!("{name}.{end}"))
     };
     if std::env::var("PICAFLOR_GOLDEN").is_ok_and(|what| what == "write") {
         let device = Arc::new(MemoryDevice::new(SIZE));
         let store = Store::open(options(preset, device.clone())).unwrap();
         fill(&store).unwrap();
+        if name == "runs" {
+            // Three clusters in two runs, and an end that is in its head.
+            store.put(b"in runs", &[7; 196_000]).unwrap();
+            store.flush().unwrap();
+        }
         fs::write(path("list"), list(&store)).unwrap();
         // As `kill -9` leaves it.
         let mut gzip = GzEncoder::new(fs::File::create(path("store.gz")).unwrap(), Compression::best());
@@ -130,6 +139,11 @@ fn opens(version: &str, preset: &str) {
 #[test]
 fn version_1_ring() {
     opens("v1", "picaflor");
+}
+
+#[test]
+fn version_1_ring_with_runs() {
+    opens_image("v1", "picaflor", "runs");
 }
 
 #[test]

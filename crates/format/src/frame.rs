@@ -183,7 +183,8 @@ pub fn payload_crc(key: &[u8], metadata: &[u8], body: &[u8]) -> u32 {
     crc_of(&[key, metadata, body])
 }
 
-/// Body of a [`Kind::Manifest`] frame: how a large object is cut.
+/// Body of a [`Kind::Manifest`] frame: how a large object is cut. The end of the object may follow in the same frame,
+/// which every reader of the object has read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Manifest {
     /// Generation under which the chunks were written.
@@ -192,18 +193,27 @@ pub struct Manifest {
     pub total: u64,
     /// Body bytes of each chunk but the last.
     pub chunk: u32,
+    /// Body bytes that follow the manifest: the last of the object, in no chunk.
+    pub tail: u32,
 }
 
 impl Manifest {
     /// Encoded bytes.
     pub const LEN: usize = 20;
+    /// Most bytes of [`Manifest::tail`]: a block, so that to read the head is one small read still.
+    pub const TAIL_MAX: usize = crate::BLOCK;
 
     /// Number of chunks.
     pub fn chunks(&self) -> u32 {
-        self.total.div_ceil(u64::from(self.chunk.max(1))) as u32
+        self.in_chunks().div_ceil(u64::from(self.chunk.max(1))) as u32
     }
 
-    /// The encoded manifest.
+    /// Body bytes that chunks have.
+    pub fn in_chunks(&self) -> u64 {
+        self.total - u64::from(self.tail)
+    }
+
+    /// The encoded manifest, without what follows it.
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut out = [0; Self::LEN];
         put(&mut out, 0, self.id.to_le_bytes());
@@ -212,16 +222,17 @@ impl Manifest {
         out
     }
 
-    /// Reads a manifest; its frame's checksum has vouched for the bytes.
+    /// Reads a manifest from the body of its frame, whose checksum has vouched for the bytes.
     ///
     /// # Errors
     /// [`Corrupt`] for another length or a cut that makes no sense.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
-        if bytes.len() != Self::LEN {
-            return Err(Corrupt::Short);
+    pub fn decode(body: &[u8]) -> Result<Self, Corrupt> {
+        let tail = body.len().checked_sub(Self::LEN).filter(|tail| *tail <= Self::TAIL_MAX).ok_or(Corrupt::Short)?;
+        let manifest = Self { id: u64_at(body, 0), total: u64_at(body, 8), chunk: u32_at(body, 16), tail: tail as u32 };
+        if tail as u64 > manifest.total {
+            return Err(Corrupt::Field("tail"));
         }
-        let manifest = Self { id: u64_at(bytes, 0), total: u64_at(bytes, 8), chunk: u32_at(bytes, 16) };
-        if manifest.chunk == 0 || manifest.total.div_ceil(u64::from(manifest.chunk)) > u64::from(u32::MAX) {
+        if manifest.chunk == 0 || manifest.in_chunks().div_ceil(u64::from(manifest.chunk)) > u64::from(u32::MAX) {
             return Err(Corrupt::Field("chunk"));
         }
         Ok(manifest)

@@ -123,9 +123,16 @@ fn object_frame() {
 
 #[test]
 fn manifest_and_chunk_key() {
-    let manifest = Manifest { id: 0xabc, total: 5_000_000, chunk: 65_000 };
+    let manifest = Manifest { id: 0xabc, total: 5_000_000, chunk: 65_000, tail: 0 };
     assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest));
     check("manifest", &manifest.encode());
+    // The last bytes of the object may follow.
+    let body = [&manifest.encode()[..], b"the end"].concat();
+    let with_tail = Manifest { tail: 7, ..manifest };
+    assert_eq!(Manifest::decode(&body), Ok(with_tail));
+    assert_eq!((with_tail.in_chunks(), manifest.chunks(), with_tail.chunks()), (4_999_993, 77, 77));
+    assert!(Manifest::decode(&[0; Manifest::LEN + 7]).is_err() && Manifest::decode(&body[..19]).is_err());
+    check("manifest-tail", &body);
     let key = ChunkKey { parent: 0x1122_3344_5566_7788_99aa_bbcc_ddee_ff00, id: 0xabc, number: 76 };
     assert_eq!(ChunkKey::decode(&key.encode()), Ok(key));
     check("chunk-key", &key.encode());

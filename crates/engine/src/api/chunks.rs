@@ -102,6 +102,9 @@ impl Chunks {
             return Some(Ok(ready));
         }
         let rest = self.rest.as_mut()?;
+        if let Some(tail) = rest.next_of_tail() {
+            return Some(Ok(tail));
+        }
         let (number, within) = rest.next_piece()?;
         let found = Arc::clone(&rest.source).chunk_async(&rest.manifest_frame, rest.manifest.id, number).await;
         if let Some(piece) = rest.take(found, within) {
@@ -133,6 +136,9 @@ impl Iterator for Chunks {
             return Some(Ok(ready));
         }
         let rest = self.rest.as_mut()?;
+        if let Some(tail) = rest.next_of_tail() {
+            return Some(Ok(tail));
+        }
         let (number, within) = rest.next_piece()?;
         let found = rest.chunk(number);
         let piece = rest.take(found, within);
@@ -153,6 +159,19 @@ impl Rest {
         Self { source: Arc::clone(source), manifest_frame, manifest, range: 0..manifest.total, _lease: lease }
     }
 
+    /// What is wanted of the bytes that follow the manifest, where nothing before them is wanted any more.
+    fn next_of_tail(&mut self) -> Option<Bytes> {
+        let first = self.manifest.in_chunks();
+        let wanted = Some(self.range.clone()).filter(|range| range.start >= first && !range.is_empty())?;
+        self.range.start = wanted.end;
+        Some(self.tail().slice((wanted.start - first) as usize..(wanted.end - first) as usize))
+    }
+
+    /// The bytes of the object that follow its manifest.
+    fn tail(&self) -> Bytes {
+        self.manifest_frame.body().slice(Manifest::LEN..)
+    }
+
     /// The chunk that holds the next byte, and which of its bytes are wanted.
     fn next_piece(&self) -> Option<(u32, Range<usize>)> {
         if self.range.is_empty() {
@@ -161,7 +180,7 @@ impl Rest {
         let chunk = u64::from(self.manifest.chunk);
         let number = self.range.start / chunk;
         let base = number * chunk;
-        let end = self.range.end.min(base + chunk);
+        let end = self.range.end.min(base + chunk).min(self.manifest.in_chunks());
         Some((number as u32, (self.range.start - base) as usize..(end - base) as usize))
     }
 
@@ -200,6 +219,7 @@ impl Rest {
             body.extend_from_slice(&frame.body());
             ahead.extend(coming.next());
         }
+        body.extend_from_slice(&self.tail());
         Ok((body.len() as u64 == self.manifest.total).then(|| body.into()))
     }
 
@@ -223,6 +243,7 @@ impl Rest {
             body.extend_from_slice(&frame.body());
             ahead.extend(coming.next());
         }
+        body.extend_from_slice(&self.tail());
         Ok((body.len() as u64 == self.manifest.total).then(|| body.into()))
     }
 

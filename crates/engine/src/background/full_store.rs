@@ -12,7 +12,7 @@ use crate::{Result, background::reclaim::Reclaimer, space::Fill};
 const LOOSER: u64 = 4;
 /// Checkpoints that are taken, at most, to make room once: one that seals slow buffers, two until no recovery reads
 /// what the journal told of young clusters, and as many again where puts went on meanwhile.
-const CHECKPOINTS: u32 = 6;
+pub(super) const CHECKPOINTS: u32 = 6;
 /// Clusters that are emptied, at most, before one more is free.
 const MOVES: u32 = 64;
 
@@ -45,7 +45,7 @@ impl Reclaimer {
         Ok(has_room)
     }
 
-    fn drop_residents_if_tight(&self) {
+    pub(super) fn drop_residents_if_tight(&self) {
         if !self.parts.shared.memory.holds_clusters() && self.parts.catalog.packs_tightly() {
             self.parts.shared.release(self.parts.shared.memory.release_clusters(self.parts.medium.number, 0));
         }

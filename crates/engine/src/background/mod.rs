@@ -5,5 +5,6 @@ pub(crate) mod eviction;
 pub(crate) mod full_store;
 pub(crate) mod reclaim;
 pub(crate) mod room;
+mod runs;
 pub(crate) mod scrub;
 pub(crate) mod survivors;

@@ -56,7 +56,8 @@ impl Survivors {
         let (start, len) = (header.body_start(), header.body_len as usize);
         let body = &frame[start..start + len];
         let parent = self.parts.medium.hasher.key(header.key(frame));
-        let manifest = Manifest { id: self.parts.shared.next_generation(), total: len as u64, chunk: piece as u32 };
+        let id = self.parts.shared.next_generation();
+        let manifest = Manifest { id, total: len as u64, chunk: piece as u32, tail: 0 };
         let class = self.parts.catalog.placer.class(Kind::Chunk, header.group, header.server);
         let mut outcome = Ok(true);
         for (number, body) in body.chunks(piece).enumerate() {

@@ -35,4 +35,6 @@ pub(crate) enum Purpose {
     Put,
     /// Survivors of reclaim may use what is kept back for them.
     Survivor,
+    /// The chunk has this cluster, which was promised in a run.
+    Run(u32),
 }

@@ -144,10 +144,11 @@ impl Open {
         self.bytes.len().saturating_sub(self.used + cluster::table_len(self.rows.len() + 1))
     }
 
-    /// Whether a frame of this many bytes still fits.
+    /// Whether a frame of this many bytes still fits. The padding of one that has a cluster to itself may be cut.
     pub(crate) fn fits(&self, frame_len: usize) -> bool {
         let end = next_place(self.used, frame_len, self.page) + frame_len;
-        end + cluster::table_len(self.rows.len() + 1) <= self.bytes.len()
+        let table = if self.is_empty() { cluster::TRAILER } else { cluster::table_len(self.rows.len() + 1) };
+        end + table <= self.bytes.len()
     }
 
     /// Whether nothing was put into it.
@@ -247,7 +248,7 @@ impl Open {
     pub(crate) fn seal(mut self, store: u64, id: u32, last: Trailer) -> Filled {
         self.encode_header(store, id);
         let table = self.bytes.len() - cluster::table_len(self.rows.len());
-        self.bytes[self.used..table].fill(0);
+        self.bytes[self.used.min(table)..table].fill(0);
         cluster::encode_table(&mut self.bytes, last, &self.rows);
         self.rows.shrink_to_fit();
         Filled {

@@ -214,7 +214,7 @@ mod tests {
     const PARENT: KeyHash = KeyHash(9);
 
     fn manifest(id: u64) -> Manifest {
-        Manifest { id, total: 1000, chunk: 100 }
+        Manifest { id, total: 1000, chunk: 100, tail: 0 }
     }
 
     fn drops(leases: &Leases, id: u64, most: u64) -> bool {

@@ -278,7 +278,7 @@ impl Checkpointer {
         // lane has been free. Buffers that the checkpoint before found open are sealed, lest the journal grow with
         // their age; in a pause all are, so that none keeps the log of what came after it.
         let pauses = self.pauses(state);
-        for lane in &self.appender.lanes {
+        for lane in self.appender.all_lanes() {
             for open in lane.lock().iter_mut() {
                 if open.is_some_and(|slot| pauses || self.parts.catalog.buffers.is_older_than(slot, state.begun)) {
                     self.appender.seal(open)?;

@@ -145,10 +145,15 @@ impl Log {
             why: "a reserved cluster is not there".into(),
             mend: "this is a defect in picaflor: please report it".into(),
         })?;
+        self.tell_of_grant(cluster, seq);
+        Ok(cluster)
+    }
+
+    /// Remembers to look for this use of a cluster after a crash.
+    pub(crate) fn tell_of_grant(&self, cluster: u32, seq: u64) {
         let mut journal = self.journal.lock();
         journal.push(Record::Reserve { cluster, seq });
         self.space.told(cluster, journal.page_of_last());
-        Ok(cluster)
     }
 
     /// The number of the next cluster that is written.

@@ -88,7 +88,7 @@ impl Object {
 }
 
 fn manifest(version: u64) -> Manifest {
-    Manifest { id: version, total: 1000, chunk: 400 }
+    Manifest { id: version, total: 1000, chunk: 400, tail: 0 }
 }
 
 fn model(fault: bool) {

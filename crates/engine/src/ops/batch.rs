@@ -91,7 +91,8 @@ impl Store {
             .zip(&hashes)
             .map(|(&(&Put { key, body, options }, expires), &hash)| {
                 let metadata = &options.metadata;
-                let parts = Parts { kind: Kind::Whole, key, metadata, body, expires, volume: None, options };
+                let parts =
+                    Parts { kind: Kind::Whole, key, metadata, body, expires, volume: None, cluster: None, options };
                 let version = (self.shared().next_generation(), options.server);
                 let payload_crc = frame::payload_crc(key, metadata, body);
                 (parts.draft(hash, version, payload_crc), !options.bypass_memory)

@@ -18,6 +18,7 @@ use crate::{
     base::stats::add,
     handle::Store,
     index::{IndexEntry, Location},
+    space::Promised,
     volume::Volume,
     write::placement::Class,
 };
@@ -31,6 +32,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) expires: u64,
     /// Where it goes, if not to its key's home: a large object's chunks lie where its manifest does.
     pub(crate) volume: Option<&'a Arc<Volume>>,
+    /// Cluster of a run that is a chunk's.
+    pub(crate) cluster: Option<&'a Promised>,
     pub(crate) options: &'a PutOptions,
 }
 
@@ -65,13 +68,15 @@ pub(crate) struct OwnParts {
     pub(crate) body: Bytes,
     pub(crate) expires: u64,
     pub(crate) volume: Option<Arc<Volume>>,
+    pub(crate) cluster: Option<Arc<Promised>>,
     pub(crate) options: PutOptions,
 }
 
 impl OwnParts {
     pub(crate) fn parts(&self) -> Parts<'_> {
-        let Self { kind, key, metadata, body, expires, volume, options } = self;
-        Parts { kind: *kind, key, metadata, body, expires: *expires, volume: volume.as_ref(), options }
+        let Self { kind, key, metadata, body, expires, volume, cluster, options } = self;
+        let (volume, cluster) = (volume.as_ref(), cluster.as_deref());
+        Parts { kind: *kind, key, metadata, body, expires: *expires, volume, cluster, options }
     }
 }
 
@@ -239,8 +244,10 @@ impl Store {
                 let (class, server) = Self::affinity_of(&volume, class, parts, (hash.short(), beside));
                 let draft = parts.draft(hash, (generation, server), insertion.payload_crc);
                 let old = own.as_ref().map(|own| own.entry);
-                match volume.append(&draft, class, beside, old, Purpose::Put)? {
+                let purpose = parts.cluster.map_or(Purpose::Put, |promised| Purpose::Run(promised.id));
+                match volume.append(&draft, class, beside, old, purpose)? {
                     Ok(()) => {
+                        parts.cluster.into_iter().for_each(Promised::is_filled);
                         let bytes = draft.header.payload_len() as u64;
                         add(&shared.counters.put_bytes, bytes);
                         shared.budget.earn(bytes);

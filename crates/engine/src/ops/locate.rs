@@ -27,7 +27,7 @@ pub struct Extent {
 
 impl Store {
     /// Where the body of an object lies: extents in the order of its bytes, one for each chunk that a large object was
-    /// cut into. `None` if a get would not find the object whole.
+    /// cut into, and one for what of its end is in its head. `None` if a get would not find the object whole.
     ///
     /// Between chunks that lie side by side there are a few hundred bytes of headers and tables. What is in memory only
     /// has no place yet, and its extent is missing: after [`Store::flush`] every put before has one, but for an object
@@ -62,6 +62,9 @@ impl Store {
             let Some(chunk) = locate(home, self.hasher().chunk(&key), &key, Kind::Chunk)? else { return Ok(None) };
             extents.extend(chunk.extent);
         }
+        let tail = u64::from(manifest.tail);
+        let end = head.extent.map(|body| Extent { offset: body.offset + body.len - tail, len: tail, ..body });
+        extents.extend(end.filter(|end| end.len > 0));
         Ok(Some(extents))
     }
 

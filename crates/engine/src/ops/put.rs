@@ -103,8 +103,16 @@ impl Store {
         let mut payload_crc = None;
         if self.is_small(key, body, options) {
             let hash = self.hasher().key(key);
-            let parts =
-                Parts { kind: Kind::Whole, key, metadata: &options.metadata, body, expires, volume: None, options };
+            let parts = Parts {
+                kind: Kind::Whole,
+                key,
+                metadata: &options.metadata,
+                body,
+                expires,
+                volume: None,
+                cluster: None,
+                options,
+            };
             self.prefetch_index(hash, &parts);
             let made = *payload_crc.insert(parts.payload_crc());
             if let Some(volume) = self.insert_at_once(hash, &parts, made)? {
@@ -116,7 +124,8 @@ impl Store {
         Ok(Begun::Later(match payload_crc {
             Some(payload_crc) => {
                 let metadata = options.metadata.clone();
-                let own = OwnParts { kind: Kind::Whole, key, metadata, body, expires, volume: None, options };
+                let own =
+                    OwnParts { kind: Kind::Whole, key, metadata, body, expires, volume: None, cluster: None, options };
                 Box::pin(self.clone().frame_later(own, payload_crc))
             }
             None => Box::pin(self.clone().stream_later(key, body, options, expires)),
@@ -162,7 +171,16 @@ impl Store {
             return stream.finish().map(|()| None);
         }
         let hash = self.hasher().key(key);
-        let parts = Parts { kind: Kind::Whole, key, metadata: &options.metadata, body, expires, volume: None, options };
+        let parts = Parts {
+            kind: Kind::Whole,
+            key,
+            metadata: &options.metadata,
+            body,
+            expires,
+            volume: None,
+            cluster: None,
+            options,
+        };
         let volume = match self.insert(hash, &parts)? {
             Inserted::In(volume) => Some(volume),
             Inserted::Durable => None,

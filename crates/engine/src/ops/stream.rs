@@ -5,6 +5,7 @@
 //! so a cache evicts chunks and manifest in that order and never finds a manifest without knowing.
 
 use std::{
+    collections::VecDeque,
     fmt,
     future::Future,
     pin::pin,
@@ -22,7 +23,9 @@ use crate::{
     handle::Store,
     ops::awaited::{self, Awaited},
     ops::insert::{Inserted, OwnParts},
+    space::Promised,
     volume::Volume,
+    write::append::chunk_max,
 };
 
 /// An object being put. Dropped without [`PutStream::finish`], it was never there.
@@ -50,6 +53,9 @@ struct LargePut {
     /// Where all of it goes; none where a table takes it.
     volume: Option<Arc<Volume>>,
     owner: Owner,
+    /// Clusters that its next chunks have, one each, and how many more it will have where its length was announced.
+    run: VecDeque<Promised>,
+    to_run: u32,
 }
 
 /// Who waits where there is something to wait for.
@@ -114,7 +120,8 @@ impl Store {
         awaited::wait(at_once(stream.cut(Bytes::copy_from_slice(body), piece_max, Waits::Thread))?)
     }
 
-    /// Begins an object whose body comes in pieces; `len` is its length where that is known.
+    /// Begins an object whose body comes in pieces; `len` is its length where that is known: a store then has it side
+    /// by side, and keeps clusters for up to 1,024 of the pieces that are still to come.
     ///
     /// # Errors
     /// As [`Store::put`].
@@ -231,15 +238,15 @@ impl PutStream {
         let store = self.store.clone();
         let (kind, body) = match &mut self.large {
             None => (Kind::Whole, rest),
-            Some(_) => {
-                if !rest.is_empty() {
+            Some(large) => {
+                large.manifest.total = total as u64;
+                let mut head = large.manifest.encode().to_vec();
+                if rest.len() <= self.tail_max() {
+                    head.extend(rest);
+                } else {
                     self.put_chunk(rest, waits).await?;
                 }
-                let manifest = self.large.as_mut().map(|large| {
-                    large.manifest.total = total as u64;
-                    large.manifest.encode().to_vec()
-                });
-                (Kind::Manifest, manifest.unwrap_or_default())
+                (Kind::Manifest, head)
             }
         };
         let body = Bytes::from(body);
@@ -250,6 +257,7 @@ impl PutStream {
             body: body.clone(),
             expires: self.expires,
             volume: self.large.as_ref().and_then(|large| large.volume.clone()),
+            cluster: None,
             options: self.options.clone(),
         };
         let framed = waits.frame(&store, self.hash, parts).await;
@@ -308,13 +316,65 @@ impl PutStream {
         }
         // A chunk fills a cluster of its own but for its frame and the table's row.
         let chunk = self.store.payload_max() - ChunkKey::LEN;
+        let manifest = Manifest { id, total: 0, chunk: 0, tail: 0 };
+        let (owner, run) = (Owner::Nobody, VecDeque::new());
+        self.large = Some(LargePut { manifest, written: 0, volume: volume.clone(), owner, run, to_run: 0 });
+        self.plan_runs();
+        if self.has_run(waits).await? {
+            return Ok(());
+        }
         let len = self.len.map_or(chunk, |len| len as usize);
         let fills = || volume.as_ref()?.appender.cut_of_long(self.len);
         let most = self.piece_max.or_else(|| volume.as_ref()?.catalog.places.as_ref()?.cut_of_long(len)).or_else(fills);
         let chunk = most.map_or(chunk, |most| most.min(chunk)) as u32;
-        let manifest = Manifest { id, total: 0, chunk };
-        self.large = Some(LargePut { manifest, written: 0, volume, owner: Owner::Nobody });
+        self.large.iter_mut().for_each(|large| large.manifest.chunk = chunk);
         Ok(())
+    }
+
+    /// Most bytes of the end of its body that its head takes along.
+    fn tail_max(&self) -> usize {
+        let is_on_ring = |volume: &Arc<Volume>| volume.catalog.places.is_none();
+        if !self.large.as_ref().and_then(|large| large.volume.as_ref()).is_some_and(is_on_ring) {
+            return 0;
+        }
+        let payload_max = self.store.payload_max();
+        let room = payload_max - self.key.len() - self.options.metadata.len() - Manifest::LEN;
+        Manifest::TAIL_MAX.min(payload_max / 16).min(room)
+    }
+
+    /// How many chunks will have clusters of runs: all of an object that is announced to a store, if its end is in its
+    /// head, or the store affords what it leaves empty of its cluster. Others are cut so that pieces fill clusters.
+    fn plan_runs(&mut self) {
+        let (tail_max, may) = (self.tail_max() as u64, self.piece_max.is_none());
+        let (Some(large), Some(len)) = (&mut self.large, self.len.filter(|_| may)) else { return };
+        let Some(volume) = large.volume.as_ref().filter(|volume| volume.catalog.keeps_all_in_clusters()) else {
+            return;
+        };
+        let chunk = chunk_max(volume.medium.cluster_len());
+        let (full, rest) = (len / chunk as u64, len % chunk as u64);
+        let empty = if rest > tail_max { chunk as u64 - rest } else { 0 };
+        if empty == 0 || volume.space.affords_end(empty) {
+            large.to_run = u32::try_from(full + u64::from(empty > 0)).unwrap_or(0);
+            large.manifest.chunk = chunk as u32;
+        }
+    }
+
+    /// Whether there is a cluster of a run for the next chunk; the next run is promised when the one before is used up.
+    async fn has_run(&mut self, waits: Waits) -> Result<bool> {
+        let Some(large) = &mut self.large else { return Ok(false) };
+        let Some(volume) = large.volume.clone() else { return Ok(false) };
+        let wanted = large.to_run.min(volume.space.longest_run());
+        if large.run.is_empty() && wanted > 0 {
+            let taken = match volume.space.take_run(wanted, volume.appender.kept_from_puts(), false) {
+                None if !self.options.no_wait => {
+                    waits.act(&self.store, move |_| volume.room.reclaimer.take_run(wanted)).await?
+                }
+                taken => taken,
+            };
+            large.to_run = if taken.is_some() { large.to_run - wanted } else { 0 };
+            large.run = taken.unwrap_or_default().into();
+        }
+        Ok(!large.run.is_empty())
     }
 
     /// What is said of a piece, said of the object.
@@ -329,6 +389,7 @@ impl PutStream {
     }
 
     async fn put_chunk(&mut self, body: Vec<u8>, waits: Waits) -> Result<()> {
+        self.has_run(waits).await?;
         let Some(large) = &mut self.large else { return Ok(()) };
         let key = ChunkKey { parent: self.hash.0, id: large.manifest.id, number: large.written }.encode();
         let options = PutOptions { metadata: Bytes::new(), neighbour: None, ..self.options.clone() };
@@ -339,6 +400,7 @@ impl PutStream {
             body: body.into(),
             expires: self.expires,
             volume: large.volume.clone(),
+            cluster: large.run.pop_front().map(Arc::new),
             options,
         };
         large.written += 1;

@@ -159,7 +159,9 @@ impl Medium {
         let table = bytes.len().saturating_sub(table_len(rows.len()));
         let mut at = cluster::HEADER;
         let mut is_zero = |until: usize, next: usize| {
-            let between = bytes.get(std::mem::replace(&mut at, next)..until).unwrap_or(&[1]);
+            // The padding of the only frame may be cut where its row begins.
+            let from = std::mem::replace(&mut at, next).min(until);
+            let between = bytes.get(from..until).unwrap_or(&[1]);
             between.iter().all(|byte| *byte == 0)
         };
         rows.iter().all(|row| is_zero(row.offset as usize, (row.offset + row.len) as usize))

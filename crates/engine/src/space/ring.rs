@@ -11,18 +11,19 @@
 //! (`docs/FORMAT.md`, "Reclaim and the scan").
 
 mod fill;
+mod runs;
 mod seen;
 mod victim;
 mod walked;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
 use parking_lot::Mutex;
 
-pub(crate) use self::fill::Fill;
+pub(crate) use self::{fill::Fill, runs::Promised};
 use self::{seen::Seen, walked::Walked};
 use super::region::{Regions, Site};
 
@@ -133,6 +134,13 @@ struct Clusters {
     free: u32,
     leaving: u32,
     reserved: u32,
+    /// Clusters of runs that are not yet written, and whether there ever were any.
+    in_runs: u32,
+    has_runs: bool,
+    /// Where the last one was found.
+    window: u32,
+    /// Bytes that are empty in clusters of runs, as long as these are busy.
+    ends: BTreeMap<u32, u64>,
     granted: u64,
 }
 
@@ -163,6 +171,10 @@ impl Space {
             free: count,
             leaving: 0,
             reserved: 0,
+            in_runs: 0,
+            has_runs: false,
+            window: 0,
+            ends: BTreeMap::new(),
             granted: 0,
         };
         Self {
@@ -215,10 +227,7 @@ impl Space {
         let mut clusters = self.clusters.lock();
         let count = clusters.states.len() as u32;
         let found = match self.next {
-            NextCluster::Overwrite => {
-                let start = clusters.cursor;
-                (start..count).chain(0..start).find(|id| clusters.states[*id as usize] == State::Free)
-            }
+            NextCluster::Overwrite => clusters.next(),
             NextCluster::ClosestToWrite => clusters.closest(clusters.written),
             NextCluster::ClosestToAccess => clusters.closest(self.accessed.load(Relaxed)),
             NextCluster::InRegion => {
@@ -228,15 +237,10 @@ impl Space {
             }
         }?;
         self.note_access(found);
-        clusters.states[found as usize] = state;
-        clusters.pages[found as usize] = u64::MAX;
-        clusters.aside.remove(&found);
-        self.walked.forget(found);
+        self.take(&mut clusters, found, state);
         clusters.cursor = (found + 1) % count;
         clusters.written = found;
-        clusters.free -= 1;
         clusters.reserved = clusters.reserved.saturating_sub(1);
-        clusters.granted += 1;
         self.seen.grows_old(clusters.granted, count);
         Some(found)
     }
@@ -403,6 +407,7 @@ impl Clusters {
 
     fn set(&mut self, id: u32, to: State) {
         let from = std::mem::replace(&mut self.states[id as usize], to);
+        self.ends.remove(&id);
         self.free -= u32::from(from == State::Free);
         self.free += u32::from(to == State::Free);
         self.leaving -= u32::from(matches!(from, State::Leaving(_)));

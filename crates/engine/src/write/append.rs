@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use parking_lot::Mutex;
 use picaflor_format::{
     cluster::{Row, Trailer, table_len},
-    frame::{self, GRAIN, Kind},
+    frame::{self, ChunkKey, GRAIN, Kind},
 };
 
 use crate::{
@@ -38,12 +38,19 @@ pub(crate) struct Appender {
     pub(crate) parts: Parts,
     /// Slots of each lane's open buffers.
     pub(crate) lanes: Box<[Mutex<Lane>]>,
+    /// Where chunks go that have a cluster of a run each: sealed as soon as they are there.
+    run: Mutex<Lane>,
 }
 
 impl Appender {
     pub(crate) fn new(parts: &Parts, lanes: usize) -> Self {
         let lanes = (0..lanes).map(|_| Mutex::new([None; 2])).collect();
-        Self { parts: parts.clone(), lanes }
+        Self { parts: parts.clone(), lanes, run: Mutex::default() }
+    }
+
+    /// The lanes, and that of runs.
+    pub(crate) fn all_lanes(&self) -> impl Iterator<Item = &Mutex<Lane>> {
+        self.lanes.iter().chain([&self.run])
     }
 
     /// Frames an object into an open buffer and enters it in the index, in place of `old`.
@@ -56,6 +63,9 @@ impl Appender {
         old: Option<IndexEntry>,
         purpose: Purpose,
     ) -> Result<Result<(), Blocked>> {
+        if let Purpose::Run(cluster) = purpose {
+            return self.append_in_run(draft, class, old, cluster);
+        }
         let beside = beside.filter(|_| !self.parts.catalog.placer.keeps_apart() && !self.parts.catalog.packs_tightly());
         let joined = beside.and_then(|hash| self.lane_of(hash, draft.header.frame_len()));
         if joined.is_some() {
@@ -73,6 +83,38 @@ impl Appender {
             Err(blocked) => return Ok(Err(blocked)),
         };
         Ok(self.parts.catalog.enter_in(slot, draft, old).map(drop))
+    }
+
+    /// Fills a cluster of a run with a chunk, and seals it.
+    fn append_in_run(
+        &self,
+        draft: &Draft<'_>,
+        class: Class,
+        old: Option<IndexEntry>,
+        cluster: u32,
+    ) -> Result<Result<(), Blocked>> {
+        let mut lane = self.run.lock();
+        // One that was not entered left its buffer empty.
+        let opened =
+            lane[0].or_else(|| self.parts.log.queue.has_room(self.unwritten_max()).then(|| self.occupy(class))?);
+        let Some(slot) = opened else { return Ok(Err(Blocked::Buffers)) };
+        lane[0] = Some(slot);
+        if let Slot::Open(open) = &mut *self.parts.catalog.buffers.slot(slot).write() {
+            (open.class, open.cluster) = (class, Some(cluster));
+            self.parts.log.tell_of_grant(cluster, open.seq);
+        }
+        if let Err(blocked) = self.parts.catalog.enter_in(slot, draft, old) {
+            if let Slot::Open(open) = &mut *self.parts.catalog.buffers.slot(slot).write() {
+                open.cluster = None;
+            }
+            return Ok(Err(blocked));
+        }
+        match self.parts.catalog.room_in(slot) {
+            0 => {}
+            empty => self.parts.space.note_end(cluster, empty as u64),
+        }
+        self.seal(&mut lane[0])?;
+        Ok(Ok(()))
     }
 
     /// Most bytes of buffers that are open or wait for the device.
@@ -156,12 +198,11 @@ impl Appender {
     }
 
     pub(crate) fn open_buffer(&self, class: Class, purpose: Purpose) -> Result<Result<u32, Blocked>> {
-        let cluster_bytes = self.parts.medium.cluster_len() as u64;
         if !self.parts.log.queue.has_room(self.unwritten_max()) {
             return Ok(Err(Blocked::Buffers));
         }
         let keep = match purpose {
-            Purpose::Put => SPARE + self.parts.residents.checkpoint_reserve(),
+            Purpose::Put | Purpose::Run(_) => SPARE + self.parts.residents.checkpoint_reserve(),
             // Where nobody leaves, survivors are who makes room: one checkpoint is what has to be left.
             Purpose::Survivor if self.parts.shared.eviction().keeps_all() => self.parts.residents.checkpoint_clusters(),
             Purpose::Survivor => self.parts.residents.checkpoint_reserve(),
@@ -169,9 +210,18 @@ impl Appender {
         if !self.parts.space.reserve(keep) {
             return Ok(Err(Blocked::Space));
         }
-        self.parts
-            .shared
-            .reserve_memory(cluster_bytes, || self.parts.shared.buffer_bytes.fetch_add(cluster_bytes, Relaxed));
+        let opened = self.occupy(class);
+        if opened.is_none() {
+            self.parts.space.unreserve();
+        }
+        Ok(opened.ok_or(Blocked::Buffers))
+    }
+
+    /// A new buffer in a free slot; none if there is none.
+    fn occupy(&self, class: Class) -> Option<u32> {
+        let cluster_bytes = self.parts.medium.cluster_len() as u64;
+        let bytes = &self.parts.shared.buffer_bytes;
+        self.parts.shared.reserve_memory(cluster_bytes, || bytes.fetch_add(cluster_bytes, Relaxed));
         let seq = self.parts.log.number_cluster();
         let since = self.parts.log.journal.lock().next_page();
         let mut open = Open::new(
@@ -181,17 +231,12 @@ impl Appender {
             since,
         );
         open.divide(self.parts.residents.pages.page_of(class));
-        match self.parts.catalog.buffers.occupy(Slot::Open(open)) {
-            Some(slot) => {
-                self.parts.log.queue.add_unwritten(cluster_bytes);
-                Ok(Ok(slot))
-            }
-            None => {
-                self.parts.shared.buffer_bytes.fetch_sub(cluster_bytes, Relaxed);
-                self.parts.space.unreserve();
-                Ok(Err(Blocked::Buffers))
-            }
+        let slot = self.parts.catalog.buffers.occupy(Slot::Open(open));
+        match slot {
+            Some(_) => self.parts.log.queue.add_unwritten(cluster_bytes),
+            None => drop(bytes.fetch_sub(cluster_bytes, Relaxed)),
         }
+        slot
     }
 
     /// Closes an open buffer and queues it for the device. A buffer with nothing in it stays.
@@ -336,4 +381,10 @@ pub(crate) fn unwritten_max(options: &Options, lanes: u64) -> u64 {
 pub(crate) fn payload_max(cluster: usize) -> usize {
     let room = cluster - picaflor_format::cluster::HEADER - table_len(1);
     room / GRAIN * GRAIN - frame::HEADER
+}
+
+/// Longest body of a chunk that has a cluster of this many bytes to itself: what would pad its frame is cut where its
+/// row begins.
+pub(crate) fn chunk_max(cluster: usize) -> usize {
+    cluster - picaflor_format::cluster::HEADER - table_len(1) - frame::HEADER - ChunkKey::LEN
 }

@@ -210,7 +210,7 @@ impl Committer {
     /// whatever was being sealed is queued by now.
     pub(crate) fn gather_pieces(&self) -> Result<Vec<(u64, Bytes)>> {
         let mut writes = Vec::new();
-        for lane in &self.appender.lanes {
+        for lane in self.appender.all_lanes() {
             for open in lane.lock().iter_mut() {
                 writes.extend(self.take_piece(open)?);
             }

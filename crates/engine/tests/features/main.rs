@@ -22,6 +22,7 @@ mod refused;
 mod reports;
 mod rings;
 mod rotten;
+mod runs;
 mod streams;
 mod tasks;
 mod threads;

@@ -115,7 +115,8 @@ impl InPlace {
         let pieces = |slots: u32| draft.header.payload_len().div_ceil(piece(slots)) as u64 + 1;
         let Some(len) = self.extents.cut_for(pieces).map(piece) else { return Ok(false) };
         let parent = self.medium.hasher.key(draft.key).0;
-        let manifest = Manifest { id: self.env.next_generation(), total: draft.body.len() as u64, chunk: len as u32 };
+        let id = self.env.next_generation();
+        let manifest = Manifest { id, total: draft.body.len() as u64, chunk: len as u32, tail: 0 };
         for (number, body) in draft.body.chunks(len).enumerate() {
             let key = ChunkKey { parent, id: manifest.id, number: number as u32 }.encode();
             let header = header_of(draft, Kind::Chunk, self.env.next_generation(), &key, &[], body);

@@ -17,11 +17,16 @@ const UNWEIGHED: u64 = (GRAIN as u64) << 10;
 /// Part of a cluster for which it is emptied.
 pub(crate) const GAIN: u64 = 64;
 
+/// Part of the device that may be empty behind the ends of objects: less than what a store need not take.
+const ENDS: u64 = 20;
+
 /// What there is to gain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Fill {
     /// Bytes that objects take, those of clusters that are being filled or are in memory for whole.
     pub(crate) live: u64,
+    /// Bytes that are empty in clusters in which something lives.
+    pub(crate) ends: u64,
     /// Most bytes that emptying a cluster would gain.
     pub(crate) old: u64,
     /// The same of one that is no victim before a checkpoint.
@@ -66,10 +71,14 @@ impl Space {
         for id in 0..self.count() {
             match clusters.states[id as usize] {
                 State::Free | State::Checkpoint => {}
-                State::Busy => fill.live += self.room(),
+                State::Busy => {
+                    fill.live += self.room();
+                    fill.ends += clusters.ends.get(&id).unwrap_or(&0);
+                }
                 State::Sealed | State::Paged | State::Leaving(_) => fill.live += self.live_bytes(id),
             }
             let gain = self.room() - self.live_bytes(id);
+            fill.ends += if self.live(id) > 0 { gain } else { 0 };
             match self.is_old(&clusters, id) {
                 true => fill.old = fill.old.max(gain),
                 false if clusters.states[id as usize] == State::Sealed => fill.young = fill.young.max(gain),
@@ -77,6 +86,7 @@ impl Space {
             }
         }
         self.seen.live.store(fill.live, Relaxed);
+        self.seen.ends.store(fill.ends, Relaxed);
         self.seen.granted.store(clusters.granted, Relaxed);
         self.seen.is_old.store(false, Relaxed);
         fill
@@ -85,6 +95,18 @@ impl Space {
     /// Bytes that objects take, to within a 64th of the device.
     pub(crate) fn live_about(&self) -> u64 {
         if self.seen.is_old.load(Relaxed) { self.fill().live } else { self.seen.live.load(Relaxed) }
+    }
+
+    /// A cluster of a run, which is busy, has this many bytes empty behind the end of an object.
+    pub(crate) fn note_end(&self, id: u32, empty: u64) {
+        self.clusters.lock().ends.insert(id, empty);
+    }
+
+    /// Whether another cluster may be left empty but for an object's end: all that is empty so, or was left by deletes,
+    /// is no more than a [part](ENDS) of the device then, to within a 64th.
+    pub(crate) fn affords_end(&self, empty: u64) -> bool {
+        let ends = if self.seen.is_old.load(Relaxed) { self.fill().ends } else { self.seen.ends.load(Relaxed) };
+        (ends + empty) * ENDS <= u64::from(self.count()) * self.room()
     }
 
     /// Whether a cluster may be a victim.

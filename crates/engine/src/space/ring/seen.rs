@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) live: AtomicU64,
+    pub(super) ends: AtomicU64,
     /// Clusters granted when it was looked at.
     pub(super) granted: AtomicU64,
     pub(super) is_old: AtomicBool,
