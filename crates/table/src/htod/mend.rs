@@ -30,6 +30,9 @@ use crate::{
     blocks::{Block, BlockError, FreeLists},
 };
 
+/// Pages that a closing reads at a time.
+const AT_ONCE: usize = 64;
+
 /// What mending found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Mended {
@@ -125,6 +128,21 @@ impl HashTables {
         Ok(Some(mended))
     }
 
+    /// Has what is believed of each page written, where a crash left that in doubt: later it could not be told from rot.
+    /// Pages that are not whole stay as they are.
+    pub(super) fn decide(&self) -> Result<()> {
+        let inner = &*self.inner;
+        if !inner.is_in_doubt() {
+            return Ok(());
+        }
+        let all = match self.all_tables() {
+            Err(Error::Damaged { .. }) => return Ok(()),
+            all => all?,
+        };
+        let entered = inner.enter()?;
+        all.values().try_for_each(|index| inner.decide_pages(entered.lists()?, index))
+    }
+
     /// All tables by their numbers, the list of them too.
     fn all_tables(&self) -> Result<HashMap<u32, Arc<Index>>> {
         let names = self.with_rebuilt(|| self.names())?;
@@ -187,6 +205,25 @@ impl Inner {
         // What others put and removed meanwhile moved the count, whatever it was.
         index.keys.fetch_add(counted - keys_before, Relaxed);
         Ok(Some(number))
+    }
+
+    fn decide_pages(&self, lists: &FreeLists, index: &Arc<Index>) -> Result<()> {
+        let numbers: Vec<u64> = (0..index.pages.load(Acquire)).collect();
+        for numbers in numbers.chunks(AT_ONCE) {
+            self.read_ahead(lists, index, numbers);
+            for &number in numbers {
+                let frame = match self.page(lists, index, number) {
+                    Err(Error::Damaged { .. }) => continue,
+                    frame => frame?,
+                };
+                let mut page = frame.page.write();
+                let was_dirty = page.is_dirty();
+                if !page.gone && page.settle() {
+                    self.changed(&frame, was_dirty);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Frees a block that a former epoch left and no page names; says whether it did, `None` if it holds no entry.

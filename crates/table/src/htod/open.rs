@@ -266,11 +266,14 @@ impl HashTables {
     }
 
     /// Commits, notes how far each table got, and closes the allocator: the next opening need not look. Calls that come
-    /// later fail with [`Error::Closed`]. A place that is dropped without this opens as after a crash.
+    /// later fail with [`Error::Closed`]. A place that is dropped without this opens as after a crash. Where a crash
+    /// left something that [`HashTables::mend`] did not come to, every index page is read, so that what is shown now
+    /// is what is shown later.
     ///
     /// # Errors
     /// [`Error::Io`] if the device failed.
     pub fn close(&self) -> Result<()> {
+        self.decide()?;
         self.commit()?;
         let inner = &self.inner;
         let mut gate = inner.gate.write();

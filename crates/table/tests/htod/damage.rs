@@ -389,3 +389,43 @@ fn the_harness_catches_a_remove_that_leaves_its_block_allocated() {
     }
     assert!(caught as usize * 2 > gone.len(), "{caught} of {}", gone.len());
 }
+
+#[test]
+fn what_was_shown_before_a_close_does_not_give_way_to_an_older_version_when_it_rots() {
+    let (mut points, mut damaged) = (0, 0);
+    for (seed, point) in (200..).zip((900..4000).step_by(250)) {
+        let medium = Arc::new(MemoryDevice::with_block_size((MIB as u64) << 20, 512));
+        let device = FaultyDevice::new(medium, seed);
+        let mut oracle = Oracle::default();
+        if !crashed(seed, point, &mut oracle, &device) {
+            continue;
+        }
+        points += 1;
+        let device: Arc<dyn Device> = Arc::new(device);
+        let (tables, _) = open(&device, Durable::EachCall);
+        oracle.check(&tables.table("t").unwrap()).unwrap();
+        tables.close().unwrap();
+        let mut image = image_of(&device);
+        // Not of all: each is looked for on the whole device.
+        for (number, states) in oracle.all().take(80) {
+            let Some(version) = states[0] else { continue };
+            let body = value(number, version);
+            let places: Vec<usize> =
+                (0..image.len() - body.len()).filter(|at| image[*at..].starts_with(&body)).collect();
+            places.iter().for_each(|at| image[*at] ^= 1);
+        }
+        let (tables, _) = open(&device_of(&image), Durable::EachCall);
+        let table = tables.table("t").unwrap();
+        for (number, states) in oracle.all() {
+            match table.get(&key(number)) {
+                // As long as nothing is mended, what is not there may never have come.
+                Err(Error::Damaged { .. }) | Ok(None) => damaged += 1,
+                got => assert!(
+                    got.unwrap() == states[0].map(|version| value(number, version)),
+                    "seed {seed}, crash at {point}: key {number} is neither {states:?} nor damaged"
+                ),
+            }
+        }
+    }
+    assert!(points > 5 && damaged > 200, "{points} {damaged}");
+}
