@@ -128,7 +128,7 @@ impl HashTables {
         Ok(Some(mended))
     }
 
-    /// Has what is believed of each page written, where a crash left that in doubt: later it could not be told from rot.
+    /// Has what is believed of each page written, where a crash left that in doubt: later nothing tells it from rot.
     /// Pages that are not whole stay as they are.
     pub(super) fn decide(&self) -> Result<()> {
         let inner = &*self.inner;

@@ -32,6 +32,7 @@
 //! ```
 
 mod cache;
+mod close;
 mod commit;
 mod damage;
 mod doubt;
