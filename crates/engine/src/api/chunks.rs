@@ -110,9 +110,7 @@ impl Chunks {
         if let Some(piece) = rest.take(found, within) {
             return Some(piece);
         }
-        let manifest = Arc::clone(&rest.manifest_frame);
-        let _ = Arc::clone(&rest.source).drop_incomplete_async(manifest).await;
-        Some(Err(rest.missing()))
+        Some(Err(rest.lost_async().await))
     }
 }
 
@@ -142,10 +140,7 @@ impl Iterator for Chunks {
         let (number, within) = rest.next_piece()?;
         let found = rest.chunk(number);
         let piece = rest.take(found, within);
-        Some(piece.unwrap_or_else(|| {
-            Arc::clone(&rest.source).drop_incomplete(&rest.manifest_frame);
-            Err(rest.missing())
-        }))
+        Some(piece.unwrap_or_else(|| Err(rest.lost())))
     }
 }
 
@@ -219,12 +214,11 @@ impl Rest {
             body.extend_from_slice(&frame.body());
             ahead.extend(coming.next());
         }
-        body.extend_from_slice(&self.tail());
-        Ok((body.len() as u64 == self.manifest.total).then(|| body.into()))
+        Ok(self.ended(body))
     }
 
     /// The same for tasks.
-    pub(crate) async fn gather_async(&self) -> Result<Option<Bytes>> {
+    async fn gather_async(&self) -> Result<Option<Bytes>> {
         let begin = |number| {
             let source = Arc::clone(&self.source);
             Ahead::Coming(source.chunk_async(&self.manifest_frame, self.manifest.id, number))
@@ -243,25 +237,38 @@ impl Rest {
             body.extend_from_slice(&frame.body());
             ahead.extend(coming.next());
         }
+        Ok(self.ended(body))
+    }
+
+    /// The body, of which these are the chunks; none if they are not all of it.
+    fn ended(&self, mut body: Vec<u8>) -> Option<Bytes> {
         body.extend_from_slice(&self.tail());
-        Ok((body.len() as u64 == self.manifest.total).then(|| body.into()))
+        (body.len() as u64 == self.manifest.total).then(|| body.into())
     }
 
     /// The whole body of a handle; without one of its chunks the object leaves.
     pub(crate) fn body(&self) -> Result<Bytes> {
-        self.gather()?.ok_or_else(|| {
-            Arc::clone(&self.source).drop_incomplete(&self.manifest_frame);
-            self.missing()
-        })
+        self.gather()?.ok_or_else(|| self.lost())
     }
 
     /// The same for tasks.
     pub(crate) async fn body_async(&self) -> Result<Bytes> {
-        if let Some(body) = self.gather_async().await? {
-            return Ok(body);
+        match self.gather_async().await? {
+            Some(body) => Ok(body),
+            None => Err(self.lost_async().await),
         }
+    }
+
+    /// A chunk is not there: the object leaves.
+    fn lost(&self) -> Error {
+        Arc::clone(&self.source).drop_incomplete(&self.manifest_frame);
+        self.missing()
+    }
+
+    /// The same for tasks.
+    async fn lost_async(&self) -> Error {
         let _ = Arc::clone(&self.source).drop_incomplete_async(Arc::clone(&self.manifest_frame)).await;
-        Err(self.missing())
+        self.missing()
     }
 
     /// Whether each piece is there, by reading it.

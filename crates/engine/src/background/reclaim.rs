@@ -24,8 +24,8 @@ use picaflor_format::{
 use crate::{
     Departure, Error, Mode, Result,
     background::eviction::Occupant,
-    background::survivors::Survivors,
-    base::blocked::PATIENCE,
+    background::survivors::{Moved, Survivors},
+    base::blocked::{PATIENCE, Purpose},
     base::frame::Draft,
     base::policy::Eviction,
     base::stats::add,
@@ -323,33 +323,16 @@ impl Reclaimer {
         }
         let class = self.parts.catalog.placer.class(header.kind, header.group, header.server);
         let kind = if header.kind == Kind::Copy { Kind::Whole } else { header.kind };
-        let body = header.body_start();
-        let draft = Draft {
-            hash: row.hash,
-            header: Header { kind, ..*header },
-            key: header.key(frame),
-            metadata: &frame[header.meta_start()..body],
-            body: &frame[body..body + header.body_len as usize],
+        let draft = Draft::of_frame(row.hash, Header { kind, ..*header }, frame);
+        let append = || {
+            let beside = self.parts.catalog.placer.partners(row.hash).first().copied();
+            self.survivors.append(&draft, class, beside, Some(entry), Purpose::Survivor)
         };
-        loop {
-            let blocked = {
-                let _stripe = self.parts.shared.lock_key(row.hash);
-                if self.parts.catalog.index.find(row.hash, entry.location()).is_none() {
-                    return Ok(false);
-                }
-                let beside = self.parts.catalog.placer.partners(row.hash).first().copied();
-                match self.survivors.append(&draft, class, beside, Some(entry))? {
-                    Ok(()) => break,
-                    Err(blocked) => blocked,
-                }
-            };
-            if !self.survivors.outwait(blocked)? {
-                self.evict_for_want_of_room(row, entry, &draft)?;
-                return Ok(false);
-            }
+        match self.survivors.move_in((row.hash, Some(entry)), header.payload_len(), append)? {
+            Moved::There => Ok(true),
+            Moved::Gone => Ok(false),
+            Moved::NoRoom => self.evict_for_want_of_room(row, entry, &draft).map(|()| false),
         }
-        self.survivors.count(header.payload_len());
-        Ok(true)
     }
 
     /// Not even the spare clusters are left for a survivor.

@@ -15,7 +15,7 @@ use picaflor_format::{
 
 use crate::{
     Result,
-    background::{full_store::CHECKPOINTS, reclaim::Reclaimer},
+    background::{full_store::CHECKPOINTS, reclaim::Reclaimer, survivors::Moved},
     base::blocked::Purpose,
     base::frame::Draft,
     base::stats::add,
@@ -121,38 +121,18 @@ impl Reclaimer {
     /// Frames a chunk again, in the cluster that is promised to it. False if it is gone.
     fn move_chunk(&self, (hash, entry): Alone, promised: &Promised) -> Result<bool> {
         let Location::OnDisk { grain } = entry.location() else { return Ok(false) };
-        // That it cannot be read is not the matter of who wants its place.
+        // An object that cannot be read is no error of the one that wants its place.
         let Ok((header, frame)) = self.parts.frames.read_frame(grain, entry.grains()) else { return Ok(false) };
         if header.kind != Kind::Chunk || self.parts.medium.hasher.chunk(header.key(&frame)).short() != hash {
             return Ok(false);
         }
-        let body = header.body_start();
-        let draft = Draft {
-            hash,
-            header,
-            key: header.key(&frame),
-            metadata: &[],
-            body: &frame[body..body + header.body_len as usize],
-        };
+        let draft = Draft::of_frame(hash, header, &frame);
         let class = self.parts.catalog.placer.class(Kind::Chunk, header.group, header.server);
-        loop {
-            let blocked = {
-                let _stripe = self.parts.shared.lock_key(hash);
-                if self.parts.catalog.index.find(hash, entry.location()).is_none() {
-                    return Ok(false);
-                }
-                if let Some(failure) = self.parts.log.commits.failure() {
-                    return Err(failure);
-                }
-                match self.appender.append(&draft, class, None, Some(entry), Purpose::Run(promised.id))? {
-                    Ok(()) => break,
-                    Err(blocked) => blocked,
-                }
-            };
-            self.survivors.outwait(blocked)?;
+        let append = || self.survivors.append(&draft, class, None, Some(entry), Purpose::Run(promised.id));
+        let moved = self.survivors.move_in((hash, Some(entry)), header.payload_len(), append)?;
+        if matches!(moved, Moved::There) {
+            promised.is_filled();
         }
-        promised.is_filled();
-        self.survivors.count(header.payload_len());
-        Ok(true)
+        Ok(matches!(moved, Moved::There))
     }
 }

@@ -25,6 +25,14 @@ pub(crate) struct Survivors {
     checkpointer: Arc<Checkpointer>,
 }
 
+/// What became of what was to move.
+pub(crate) enum Moved {
+    There,
+    /// Its entry led elsewhere by then.
+    Gone,
+    NoRoom,
+}
+
 impl Survivors {
     pub(crate) fn new(parts: &Parts, checkpointer: &Arc<Checkpointer>) -> Self {
         let committer = Arc::clone(&checkpointer.committer);
@@ -39,11 +47,40 @@ impl Survivors {
         class: Class,
         beside: Option<u64>,
         old: Option<IndexEntry>,
+        purpose: Purpose,
     ) -> Result<Result<(), Blocked>> {
         if let Some(failure) = self.parts.log.commits.failure() {
             return Err(failure);
         }
-        self.appender.append(draft, class, beside, old, Purpose::Survivor)
+        self.appender.append(draft, class, beside, old, purpose)
+    }
+
+    /// Moves what has so many bytes of payload, in place of `old`: `append` frames it, under its key's lock, and again
+    /// when what was in the way is out of it.
+    pub(crate) fn move_in(
+        &self,
+        (hash, old): (u64, Option<IndexEntry>),
+        bytes: usize,
+        append: impl Fn() -> Result<Result<(), Blocked>>,
+    ) -> Result<Moved> {
+        loop {
+            let blocked = {
+                let _stripe = self.parts.shared.lock_key(hash);
+                if old.is_some_and(|old| self.parts.catalog.index.find(hash, old.location()).is_none()) {
+                    return Ok(Moved::Gone);
+                }
+                match append()? {
+                    Ok(()) => break,
+                    Err(blocked) => blocked,
+                }
+            };
+            if !self.outwait(blocked)? {
+                return Ok(Moved::NoRoom);
+            }
+        }
+        add(&self.parts.shared.counters.reinserted, 1);
+        add(&self.parts.shared.counters.reinserted_bytes, bytes as u64);
+        Ok(Moved::There)
     }
 
     /// Puts a survivor again in pieces that fill their clusters.
@@ -103,29 +140,21 @@ impl Survivors {
 
     /// Frames what reclaim moves, in place of `old`. False if that is gone.
     fn frame_survivor(&self, draft: &Draft<'_>, class: Class, old: Option<IndexEntry>) -> Result<bool> {
-        loop {
-            let blocked = {
-                let _stripe = self.parts.shared.lock_key(draft.hash);
-                if old.is_some_and(|old| self.parts.catalog.index.find(draft.hash, old.location()).is_none()) {
-                    return Ok(false);
-                }
-                let generation = self.parts.shared.next_generation();
-                let draft = Draft { header: Header { generation, ..draft.header }, ..*draft };
-                match self.append(&draft, class, None, old)? {
-                    Ok(()) => break,
-                    Err(blocked) => blocked,
-                }
-            };
-            if !self.outwait(blocked)? {
-                return Err(self.appender.full(draft.header.payload_len() as u64));
-            }
+        let bytes = draft.header.payload_len();
+        let append = || {
+            let generation = self.parts.shared.next_generation();
+            let draft = Draft { header: Header { generation, ..draft.header }, ..*draft };
+            self.append(&draft, class, None, old, Purpose::Survivor)
+        };
+        match self.move_in((draft.hash, old), bytes, append)? {
+            Moved::There => Ok(true),
+            Moved::Gone => Ok(false),
+            Moved::NoRoom => Err(self.appender.full(bytes as u64)),
         }
-        self.count(draft.header.payload_len());
-        Ok(true)
     }
 
     /// Has what is in the way of a survivor out of it. False if there is no room.
-    pub(crate) fn outwait(&self, blocked: Blocked) -> Result<bool> {
+    fn outwait(&self, blocked: Blocked) -> Result<bool> {
         match blocked {
             Blocked::Moved | Blocked::Staging => {}
             Blocked::Buffers => self.committer.write_queued(true),
@@ -133,11 +162,5 @@ impl Survivors {
             Blocked::Space => return Ok(false),
         }
         Ok(true)
-    }
-
-    /// A survivor of so many bytes was framed.
-    pub(crate) fn count(&self, bytes: usize) {
-        add(&self.parts.shared.counters.reinserted, 1);
-        add(&self.parts.shared.counters.reinserted_bytes, bytes as u64);
     }
 }

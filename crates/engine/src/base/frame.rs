@@ -31,7 +31,14 @@ pub struct Draft<'a> {
     pub body: &'a [u8],
 }
 
-impl Draft<'_> {
+impl<'a> Draft<'a> {
+    /// To frame anew what a frame with this header holds.
+    pub(crate) fn of_frame(hash: u64, header: Header, frame: &'a [u8]) -> Self {
+        let (meta, body) = (header.meta_start(), header.body_start());
+        let end = body + header.body_len as usize;
+        Self { hash, header, key: header.key(frame), metadata: &frame[meta..body], body: &frame[body..end] }
+    }
+
     /// Lays the object at the start of `frame`, and zeros behind it; returns its header as it is there.
     pub fn lay(&self, mark: u64, frame: &mut [u8]) -> Header {
         let header = Header { mark, ..self.header };

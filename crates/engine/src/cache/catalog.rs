@@ -64,24 +64,27 @@ impl Catalog {
 
     /// Removes an entry from the index and the accounts. The caller has made sure that it is the key's.
     pub(crate) fn drop_entry(&self, hash: u64, entry: IndexEntry) -> bool {
-        let removed = self.index.remove(hash, entry);
-        if let Some(entry) = removed {
-            self.count_removed(entry);
-            self.forget_live(entry);
+        let removed = self.take_out(hash, entry);
+        if removed {
             self.placer.drop_copies(hash);
             self.placer.drop_hints(hash);
             self.shared.memory.remove(hash);
         }
-        removed.is_some()
+        removed
     }
 
     /// An entry of this hash, or of one that is not told apart from it, leads to nothing intact.
     pub(crate) fn drop_damaged(&self, hash: u64, entry: IndexEntry) {
-        if let Some(entry) = self.index.remove(hash, entry) {
+        add(&self.shared.counters.damaged, u64::from(self.take_out(hash, entry)));
+    }
+
+    fn take_out(&self, hash: u64, entry: IndexEntry) -> bool {
+        let removed = self.index.remove(hash, entry);
+        if let Some(entry) = removed {
             self.count_removed(entry);
             self.forget_live(entry);
-            add(&self.shared.counters.damaged, 1);
         }
+        removed.is_some()
     }
 
     /// What an entry leads to left the store.

@@ -8,7 +8,6 @@
 use std::collections::HashMap;
 
 use picaflor_common::KeyHash;
-use picaflor_format::frame::{self, Kind};
 
 use crate::{
     Error, Put, Refusal, Result,
@@ -90,12 +89,9 @@ impl Store {
             .iter()
             .zip(&hashes)
             .map(|(&(&Put { key, body, options }, expires), &hash)| {
-                let metadata = &options.metadata;
-                let parts =
-                    Parts { kind: Kind::Whole, key, metadata, body, expires, volume: None, cluster: None, options };
+                let parts = Parts::whole(key, body, expires, options);
                 let version = (self.shared().next_generation(), options.server);
-                let payload_crc = frame::payload_crc(key, metadata, body);
-                (parts.draft(hash, version, payload_crc), !options.bypass_memory)
+                (parts.draft(hash, version, parts.payload_crc()), !options.bypass_memory)
             })
             .collect();
         layout.insert_batch(&drafts, &mut |number, former| self.drop_former(layout, hashes[number], former))?;

@@ -38,6 +38,12 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
+    /// Of an object that is one frame, where its key's home is.
+    pub(crate) fn whole(key: &'a [u8], body: &'a [u8], expires: u64, options: &'a PutOptions) -> Self {
+        let (kind, metadata) = (Kind::Whole, &options.metadata);
+        Self { kind, key, metadata, body, expires, volume: None, cluster: None, options }
+    }
+
     pub(crate) fn payload_crc(&self) -> u32 {
         frame::payload_crc(self.key, self.metadata, self.body)
     }

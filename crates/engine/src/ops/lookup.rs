@@ -108,20 +108,19 @@ impl Store {
                 }
                 Next::Read(plan) => {
                     // A thread that blocks waits for no other's ring.
-                    let place = plan.sought(0);
-                    let (flight, lead) = plan.volume.residents.reader.join(place);
                     let outcome = if plan.volume.residents.reader.is_lazy() {
-                        if lead {
-                            plan.read_elsewhere(place, &flight);
-                        }
-                        plan.volume.batch.wait_in_batch(&flight)
-                    } else if lead {
-                        let outcome = plan.read_here();
-                        plan.volume.residents.reader.land(place, &flight, outcome.clone());
-                        outcome
+                        plan.volume.batch.wait_in_batch(&plan.begin(0).0)
                     } else {
-                        add(&self.shared().counters.reads_shared, 1);
-                        flight.wait(plan.volume.medium.device.as_ref())
+                        let place = plan.sought(0);
+                        let (flight, lead) = plan.volume.residents.reader.join(place);
+                        if lead {
+                            let outcome = plan.read_here();
+                            plan.volume.residents.reader.land(place, &flight, outcome.clone());
+                            outcome
+                        } else {
+                            add(&self.shared().counters.reads_shared, 1);
+                            flight.wait(plan.volume.medium.device.as_ref())
+                        }
                     };
                     if let Some(frame) = self.arrived(query, &plan, outcome)? {
                         return self.answer(query, Ok(frame));
@@ -136,11 +135,8 @@ impl Store {
         let store = self.clone();
         let next = match self.seek(&mut query) {
             Next::Read(plan) if plan.may_go_ahead() => {
-                let place = plan.sought(0);
-                let (flight, lead) = plan.volume.residents.reader.join(place);
-                if lead {
-                    plan.read_elsewhere(place, &flight);
-                }
+                let (flight, lead) = plan.begin(0);
+                add(&self.shared().counters.reads_shared, u64::from(!lead));
                 Ok((plan, flight))
             }
             next => Err(next),

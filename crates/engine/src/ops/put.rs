@@ -103,16 +103,7 @@ impl Store {
         let mut payload_crc = None;
         if self.is_small(key, body, options) {
             let hash = self.hasher().key(key);
-            let parts = Parts {
-                kind: Kind::Whole,
-                key,
-                metadata: &options.metadata,
-                body,
-                expires,
-                volume: None,
-                cluster: None,
-                options,
-            };
+            let parts = Parts::whole(key, body, expires, options);
             self.prefetch_index(hash, &parts);
             let made = *payload_crc.insert(parts.payload_crc());
             if let Some(volume) = self.insert_at_once(hash, &parts, made)? {
@@ -171,16 +162,7 @@ impl Store {
             return stream.finish().map(|()| None);
         }
         let hash = self.hasher().key(key);
-        let parts = Parts {
-            kind: Kind::Whole,
-            key,
-            metadata: &options.metadata,
-            body,
-            expires,
-            volume: None,
-            cluster: None,
-            options,
-        };
+        let parts = Parts::whole(key, body, expires, options);
         let volume = match self.insert(hash, &parts)? {
             Inserted::In(volume) => Some(volume),
             Inserted::Durable => None,

@@ -13,7 +13,7 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use picaflor_format::frame::{GRAIN, Header, Kind};
+use picaflor_format::frame::{Header, Kind};
 
 use crate::{
     Error, Mode, Result, cache::memory::SHARDS, handle::Store, index::IndexEntry, index::Location, volume::Volume,
@@ -205,21 +205,16 @@ fn look(volume: &Volume, spot: u64, entry: IndexEntry) -> Seen {
         let hash = volume.medium.hasher.frame(header.kind, header.key(frame)).short();
         if hash & apart == spot { found(header, frame) } else { Seen::Nothing }
     };
-    match entry.location() {
-        Location::Buffered { slot, offset } => {
-            let buffers = &volume.catalog.buffers;
-            let staged = buffers.staging().and_then(|staging| staging.get(slot));
-            if let Some(staged) = staged {
-                return see(&staged.frame.header, staged.frame.bytes());
-            }
-            let frame = buffers.read(slot, offset as usize * GRAIN, spot, |_, _| true);
-            frame.map_or(Seen::Nothing, |frame| see(&frame.header, frame.bytes()))
-        }
-        Location::OnDisk { grain } => match volume.frames.read_frame(grain, entry.grains()) {
-            Ok((header, frame)) => see(&header, &frame),
-            Err(Error::Damaged { .. }) => Seen::Nothing,
-            Err(_) => Seen::Unreadable,
-        },
+    // The spot is not all of the hash by which an object that waits is found.
+    if let Location::Buffered { slot, .. } = entry.location()
+        && let Some(staged) = volume.catalog.buffers.staging().and_then(|staging| staging.get(slot))
+    {
+        return see(&staged.frame.header, staged.frame.bytes());
+    }
+    match volume.frames.look_at(spot, entry, see) {
+        Ok(seen) => seen.unwrap_or(Seen::Nothing),
+        Err(Error::Damaged { .. }) => Seen::Nothing,
+        Err(_) => Seen::Unreadable,
     }
 }
 

@@ -106,7 +106,7 @@ fn a_run_that_is_not_written_is_clean_again() {
     stream.write(&body(1, 100_000)).unwrap();
     assert_eq!(before - clean(), 16, "all of it is promised");
     drop(stream);
-    // The chunk that was written is nobody's, until reclaim comes by.
+    // The chunk that was written belongs to no object, until reclaim comes by.
     assert_eq!(before - clean(), 1);
     // What is announced and not sent takes little from others.
     let streams: Vec<_> = (0..100)

@@ -5,7 +5,7 @@
 //! either the purge finds the fetch or the fetch has the purge's number. A note goes only when nothing that it selects
 //! can be in the store any more: what is stored of the URL was deleted, durably, after the last older fetch of it
 //! ended; or all that is stored was gone through since then (`sweep`). It stays pinned until no crash can bring
-//! anything older back. Who looks something up notes [`Purges::ends`] before: if that has changed when it is judged,
+//! anything older back. A lookup notes [`Purges::ends`] before: if that has changed when it is judged,
 //! the note that selects it may be gone, with what was found.
 //!
 //! Numbers begin anew with each opening of the store, above all before: by the opening's own number.

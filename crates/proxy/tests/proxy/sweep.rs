@@ -36,6 +36,19 @@ fn numbered() -> Origin {
     })
 }
 
+/// Has all tagged with `t`, and `/slow` not before the door opens.
+fn slow() -> (Origin, Arc<Door>) {
+    let door = Arc::new(Door::default());
+    let waits = door.clone();
+    let origin = Origin::start(move |request, stream| {
+        if request.path() == "/slow" {
+            waits.pass();
+        }
+        ok(stream, "cache-control: max-age=900\nsurrogate-key: t", b"x")
+    });
+    (origin, door)
+}
+
 #[test]
 fn ten_thousand_purges_of_as_many_tags_find_room_and_go_away() {
     let origin = numbered();
@@ -156,14 +169,7 @@ fn a_soft_purge_of_a_large_object_stays_noted_until_room_is_short() {
 
 #[test]
 fn a_note_waits_for_the_fetches_that_it_may_select() {
-    let door = Arc::new(Door::default());
-    let waits = door.clone();
-    let origin = Origin::start(move |request, stream| {
-        if request.path() == "/slow" {
-            waits.pass();
-        }
-        ok(stream, "cache-control: max-age=900\nsurrogate-key: t", b"x")
-    });
+    let (origin, door) = slow();
     let proxy = Proxy::before(&origin.url(), "");
     proxy.get("/fast");
     let mut client = proxy.client();
@@ -184,14 +190,7 @@ fn a_note_waits_for_the_fetches_that_it_may_select() {
 
 #[test]
 fn where_room_is_short_an_old_fetch_is_not_waited_for_and_not_stored() {
-    let door = Arc::new(Door::default());
-    let waits = door.clone();
-    let origin = Origin::start(move |request, stream| {
-        if request.path() == "/slow" {
-            waits.pass();
-        }
-        ok(stream, "cache-control: max-age=900\nsurrogate-key: t", b"x")
-    });
+    let (origin, door) = slow();
     let proxy = Proxy::before(&origin.url(), "");
     let mut client = proxy.client();
     client.write("GET", "/slow", &[], b"");

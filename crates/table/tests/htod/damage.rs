@@ -287,6 +287,17 @@ fn crashed(seed: u64, point: u64, oracle: &mut Oracle, device: &FaultyDevice) ->
     false
 }
 
+/// Devices as a crash at each of these points left them, with what may be there, and words for it; without those whose
+/// workload came to its end before.
+fn crashes(seed: u64, points: impl Iterator<Item = u64>) -> impl Iterator<Item = (Arc<dyn Device>, Oracle, String)> {
+    (seed..).zip(points).filter_map(|(seed, point)| {
+        let medium = Arc::new(MemoryDevice::with_block_size((MIB as u64) << 20, 512));
+        let (device, mut oracle) = (FaultyDevice::new(medium, seed), Oracle::default());
+        let has_crashed = crashed(seed, point, &mut oracle, &device);
+        has_crashed.then(|| (Arc::new(device) as _, oracle, format!("seed {seed}, crash at {point}")))
+    })
+}
+
 /// `Err` is a wrong answer; `Ok` says how many gets met damage, and whether all was mended.
 fn look_after_crash(image: &Image, oracle: &Oracle) -> Result<(u64, bool), String> {
     let device = device_of(image);
@@ -314,19 +325,13 @@ fn look_after_crash(image: &Image, oracle: &Oracle) -> Result<(u64, bool), Strin
 #[test]
 fn whatever_page_rots_after_a_crash_all_is_found_again_and_nothing_that_was_removed() {
     let (mut damaged, mut points) = (0, 0);
-    for (seed, point) in (0..).zip((900..4000).step_by(311)) {
-        let medium = Arc::new(MemoryDevice::with_block_size((MIB as u64) << 20, 512));
-        let device = FaultyDevice::new(medium, seed);
-        let mut oracle = Oracle::default();
-        if !crashed(seed, point, &mut oracle, &device) {
-            continue;
-        }
+    for (device, oracle, crash) in crashes(0, (900..4000).step_by(311)) {
         points += 1;
-        let image = image_of(&(Arc::new(device) as Arc<dyn Device>));
+        let image = image_of(&device);
         for (at, table, page) in pages(&image) {
             for way in 3..WAYS {
                 let rotten = rot(&image, at, (page as usize + way) % SECTORS, way);
-                let at = format!("seed {seed}, crash at {point}, table {table} page {page}, way {way}");
+                let at = format!("{crash}, table {table} page {page}, way {way}");
                 let (met, mended) = look_after_crash(&rotten, &oracle).unwrap_or_else(|what| panic!("{at}: {what}"));
                 assert!(mended, "{at}");
                 damaged += met;
@@ -393,15 +398,8 @@ fn the_harness_catches_a_remove_that_leaves_its_block_allocated() {
 #[test]
 fn what_was_shown_before_a_close_does_not_give_way_to_an_older_version_when_it_rots() {
     let (mut points, mut damaged) = (0, 0);
-    for (seed, point) in (200..).zip((900..4000).step_by(250)) {
-        let medium = Arc::new(MemoryDevice::with_block_size((MIB as u64) << 20, 512));
-        let device = FaultyDevice::new(medium, seed);
-        let mut oracle = Oracle::default();
-        if !crashed(seed, point, &mut oracle, &device) {
-            continue;
-        }
+    for (device, mut oracle, crash) in crashes(200, (900..4000).step_by(250)) {
         points += 1;
-        let device: Arc<dyn Device> = Arc::new(device);
         let (tables, _) = open(&device, Durable::EachCall);
         oracle.check(&tables.table("t").unwrap()).unwrap();
         tables.close().unwrap();
@@ -422,7 +420,7 @@ fn what_was_shown_before_a_close_does_not_give_way_to_an_older_version_when_it_r
                 Err(Error::Damaged { .. }) | Ok(None) => damaged += 1,
                 got => assert!(
                     got.unwrap() == states[0].map(|version| value(number, version)),
-                    "seed {seed}, crash at {point}: key {number} is neither {states:?} nor damaged"
+                    "{crash}: key {number} is neither {states:?} nor damaged"
                 ),
             }
         }

@@ -132,8 +132,18 @@ impl Plan {
         Ok(buf.into_bytes())
     }
 
+    /// Starts the read, or joins one that is under way: a read that only this ring's thread waits for, but for ring 0.
+    pub(super) fn begin(&self, ring: u64) -> (Arc<InFlight>, bool) {
+        let place = self.sought(ring);
+        let (flight, lead) = self.volume.residents.reader.join(place);
+        if lead {
+            self.read_elsewhere(place, &flight);
+        }
+        (flight, lead)
+    }
+
     /// Starts the read, which is not of a file; every get that joined the flight is told.
-    pub(super) fn read_elsewhere(&self, place: Sought, flight: &Arc<InFlight>) {
+    fn read_elsewhere(&self, place: Sought, flight: &Arc<InFlight>) {
         self.count();
         let (volume, flight) = (Arc::clone(&self.volume), Arc::clone(flight));
         let (measures, began) = (self.measures(), self.volume.shared.clock.now_nanos());

@@ -52,11 +52,8 @@ impl Seek {
     fn begin(&mut self, plan: Plan) {
         // A batch waits for others, so it is not of this thread alone.
         let ring = if plan.volume.residents.reader.is_lazy() { 0 } else { thread_ring_number() };
-        let place = plan.sought(ring);
-        let (flight, lead) = plan.volume.residents.reader.join(place);
-        if lead {
-            plan.read_elsewhere(place, &flight);
-        } else if !self.counted {
+        let (flight, lead) = plan.begin(ring);
+        if !lead && !self.counted {
             self.counted = true;
             add(&self.store.shared().counters.reads_shared, 1);
         }
