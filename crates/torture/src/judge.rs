@@ -217,12 +217,12 @@ impl Run<'_> {
 
     pub(crate) fn contains(&mut self, key: usize) -> Outcome {
         let Some(store) = self.store.clone() else { return Ok(()) };
-        let now = self.now();
-        let must = self.due(key, now) == Due::Must;
+        let must = self.due(key, self.now()) == Due::Must;
         let answer = store.contains(&self.plan.keys[key]);
         self.note_departures();
         match answer {
-            Ok(false) if must && self.due(key, now) == Due::Must && !self.has_crashed() => {
+            // Not if it expired while the device was waited for.
+            Ok(false) if must && self.due(key, self.now()) == Due::Must && !self.has_crashed() => {
                 self.missing(key, "contains says no".into())
             }
             Ok(true) => self.get(key),
