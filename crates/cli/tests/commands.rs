@@ -71,7 +71,7 @@ fn check_config_refuses_what_serve_would_and_neither_leaves_a_store() {
     let addresses = "listen = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n[store]\n";
     for (text, place, mend) in [
         ("capacity = \"1MiB\"", "a.toml:5: store.capacity: ", "are the least for clusters of"),
-        ("capacity = \"900TiB\"", "a.toml:5: store.capacity: ", "give less, or another place with store.path"),
+        ("capacity = \"8000000TiB\"", "a.toml:5: store.capacity: ", "give less, or another place with store.path"),
         ("memory = \"1MiB\"\ncapacity = \"64MiB\"", "a.toml:5: store.memory: ", "the least for clusters of"),
         ("capacity = \"64MiB\"\npath = \"none/a\"", "a.toml:6: store.path: ", "name a folder that exists"),
         ("capacity = \"64MiB\"\npreset = \"squit\"", "a.toml:6: store.preset: ", "there are: picaflor"),

@@ -45,7 +45,7 @@ pub(super) fn room_for(store: &StoreConfig) -> Result<(), ConfigError> {
     }
     let (folder, stat) = folder_of(&store.path)?;
     // What is kept for the system's own user counts: whoever may use it is not refused.
-    let free = stat.f_bfree * stat.f_frsize;
+    let free = stat.f_bfree.saturating_mul(stat.f_frsize);
     if store.capacity.0 > free {
         let why = format!(
             "{}, and {} has {} MiB free; give less, or another place with store.path",
@@ -68,7 +68,7 @@ pub(super) fn store_capacity(path: &Path) -> Result<Size, ConfigError> {
         return Ok(Size(len));
     }
     let (folder, stat) = folder_of(path)?;
-    let free = stat.f_bavail * stat.f_frsize;
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     let size = (free / 2).min(16 << 30) >> 20 << 20;
     if size < 64 << 20 {
         return Err(ConfigError::no_room(
