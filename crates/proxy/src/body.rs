@@ -1,4 +1,4 @@
-//! The body of a response to a client: nothing, bytes in memory, pieces of a stored object, a fetch that is still
+//! The body of a response to a client: nothing, bytes in memory, pieces of a stored object, slices of one, a fetch that is still
 //! arriving, or an origin's body passed on. It ends in a
 //! [`Guard`] that tells the connection, the counters and the access log.
 
@@ -20,6 +20,7 @@ use crate::{
     proxy::Worker,
     reader::Reader,
     reason::{Broken, Outcome, REST_FROM_ORIGIN},
+    sliced::Sliced,
 };
 
 /// Where the bytes come from.
@@ -30,6 +31,8 @@ pub(crate) enum Kind {
     Full(Bytes),
     /// Parts of stored objects and of text between them, in order.
     Pieces(Pieces),
+    /// Slices of an object, in order.
+    Sliced(Box<Sliced>),
     /// A fetch in progress.
     Fill(Box<Reader>),
     /// An origin's body, passed on.
@@ -63,6 +66,11 @@ impl http_body::Body for Body {
             Kind::Pieces(pieces) => {
                 let next = ready!(pieces.poll(cx));
                 this.guard.mended = pieces.mended;
+                next
+            }
+            Kind::Sliced(sliced) => {
+                let next = ready!(sliced.poll(cx));
+                this.guard.mended = sliced.mended;
                 next
             }
             Kind::Fill(reader) => {
@@ -106,6 +114,7 @@ impl http_body::Body for Body {
             Kind::Empty => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Pieces(pieces) => SizeHint::with_exact(pieces.left()),
+            Kind::Sliced(sliced) => SizeHint::with_exact(sliced.left()),
             Kind::Fill(reader) => reader.left().map_or_else(SizeHint::default, SizeHint::with_exact),
             Kind::Origin(passed) => passed.size_hint(),
         }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use file::ConfigError;
 pub use ipnet::IpNet;
 pub(crate) use resolve::rules;
-pub use units::{Deletes, Size, Span, durability};
+pub use units::{ClientDirectives, Deletes, Size, Span, durability};
 
 macro_rules! low {
     ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty),+ $(,)? })+) => {$(
@@ -279,6 +279,9 @@ pub struct LowRule {
     /// As `cache.max_object`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_object: Option<Size>,
+    /// Larger objects are fetched and stored in slices of so many bytes, each when it is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Size>,
     /// The only parameters that are left in a query, `*` is any text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query_keep: Option<Vec<String>>,
@@ -335,17 +338,6 @@ pub enum LogFormat {
     Squid,
     /// One JSON object a line.
     Json,
-}
-
-/// What clients may ask of the cache in front of an origin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ClientDirectives {
-    /// The origin is asked where they want it.
-    #[default]
-    Obey,
-    /// What is fresh is the answer.
-    Ignore,
 }
 
 /// What the proxy runs with.

@@ -2,7 +2,7 @@
 //! it; else why the last response was not stored, as long as that is remembered.
 
 use http::header;
-use picaflor::Object;
+use picaflor::{Object, TryGet};
 use serde_json::{Value, json};
 
 use crate::{
@@ -44,6 +44,13 @@ pub(crate) async fn url(proxy: &Proxy, text: &str) -> Option<Value> {
     Some(json!({"url": text, "now": unix_millis(), "stored": stored, "not_stored": not_stored}))
 }
 
+/// How it is cut, and how many of its slices are stored.
+fn slices(proxy: &Proxy, hit: &Hit) -> Option<Value> {
+    let slicing = hit.head.slicing?;
+    let stored = slicing.keys(&hit.key).filter(|key| !matches!(proxy.store.try_get(key), TryGet::Absent(_))).count();
+    Some(json!({"bytes": slicing.size, "count": slicing.count(), "stored": stored}))
+}
+
 async fn response(proxy: &Proxy, url_key: &[u8], key: &[u8], (object, from_device): (Object, bool)) -> Value {
     let text = String::from_utf8_lossy(key).replace('\n', " variant ");
     let head = match &*object.decoded(decode) {
@@ -73,7 +80,8 @@ async fn response(proxy: &Proxy, url_key: &[u8], key: &[u8], (object, from_devic
         "state": state,
         "status": hit.head.status.as_u16(),
         "type": kind,
-        "bytes": hit.object.len(),
+        "bytes": hit.len(),
+        "slices": slices(proxy, &hit),
         "received": hit.head.received,
         "fresh_until": policy.birth.saturating_add(policy.lifetime),
         "expires": hit.object.expires(),

@@ -3,35 +3,41 @@
 //! 1. Send, with our own conditions when something stale is stored.
 //! 2. Decide what the head means, and say so: confirmed, streaming, for one alone, server error, failed.
 //! 3. Streaming: each piece goes to the store and to the readers; at the end the response is stored.
+//! 4. Where slices are wanted, the first request is for one of them. What comes is then two things: the head of the
+//!    whole, which is stored without a body, and the slice, which streams on as a fetch of its own. An origin that sends no part, or one that may be of any version, is asked as without.
 //!
 //! It runs on its own, so no client that leaves can end it; only when all have left, and much is still to come, does
 //! it stop. Whatever happens, the verdict is given and the fill is ended: nobody waits for ever.
 
 use std::{sync::Arc, time::Duration};
 
-use http::{HeaderMap, Method, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use tokio::sync::oneshot;
 
 use crate::{
     clock::date,
     clock::unix_millis,
     config::Size,
-    fill::{Fill, FillHead, Verdict},
+    fill::Fill,
+    filling::{Ending, stream},
+    fills::Role,
     head::Index,
     keep::{self, Fresh, Hints, Keeper},
     key, lookup,
     lookup::Hit,
     origin::{self, Arriving, Interim},
-    passed::Passed,
-    proxy::Worker,
+    proxy::{Proxy, Worker},
     purge::{sequence::Begun, tags, taking},
-    reason::{Broken, NotStored},
+    reason::{Broken, NoAnswer, NotStored},
     rules::{
         self, Policy,
         admit::{self, Exchange},
         validate, vary,
     },
+    slice::{self, SliceJob},
+    slices::{self, Came, First, Manifest, Slicing},
     target::Target,
+    verdict::{FillHead, Verdict},
 };
 
 /// A GET to be made.
@@ -48,6 +54,8 @@ pub(crate) struct Job {
     pub(crate) hints: Hints,
     /// Where the first request's client is told of interim answers.
     pub(crate) interim: Option<Interim>,
+    /// The object is wanted in slices.
+    pub(crate) slices: Option<First>,
     /// The request asked for a range; a body larger than `cache.range_whole_max` is then not fetched whole.
     pub(crate) for_range: bool,
 }
@@ -58,27 +66,28 @@ pub(crate) type Alone = oneshot::Receiver<Response<Arriving>>;
 /// Starts it.
 pub(crate) fn spawn(job: Job) -> Alone {
     let (sender, receiver) = oneshot::channel();
-    job.worker.counters.fills.add(1);
+    let ending = Ending::new(&job.worker, &job.target, &job.fill);
     tokio::spawn(async move {
-        let ending = Ending { worker: job.worker.clone(), target: job.target.clone(), fill: job.fill.clone() };
         run(job, sender).await;
         drop(ending);
     });
     receiver
 }
 
-/// Gives a verdict and an end where `run` did not come to it, and lets later requests begin anew.
-struct Ending {
-    worker: Arc<Worker>,
-    target: Arc<Target>,
-    fill: Arc<Fill>,
-}
+impl Job {
+    /// What the origin is asked with, for a part or for all.
+    fn headers(&self, first: Option<&First>) -> HeaderMap {
+        let mut headers = self.request.clone();
+        if let Some(first) = first {
+            headers.insert(header::RANGE, slices::field(&first.range));
+        }
+        headers
+    }
 
-impl Drop for Ending {
-    fn drop(&mut self) {
-        self.worker.proxy.fills.leave(&self.target.key, &self.fill);
-        self.fill.abandon();
-        self.worker.counters.fills_ended.add(1);
+    /// Asks it; with when that was.
+    async fn ask(&self, headers: &HeaderMap) -> (u64, Result<Response<Arriving>, NoAnswer>) {
+        let sent = unix_millis();
+        (sent, self.worker.pools.get(&self.target, &Method::GET, headers, self.interim.as_ref()).await)
     }
 }
 
@@ -86,13 +95,13 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Arriving>>) {
     let worker = job.worker.clone();
     // Until the end of all this, or what a purge looks for could come after it has looked.
     let begun = Arc::new(worker.proxy.purges.begin(&job.target.key));
+    let first = job.slices.as_ref();
     let asking = job.stale.as_ref().and_then(|hit| {
-        let mut headers = job.request.clone();
+        let mut headers = job.headers(first);
         validate::validators(&hit.fields(), &mut headers).then_some(headers)
     });
-    let headers = asking.as_ref().unwrap_or(&job.request);
-    let mut sent = unix_millis();
-    let mut result = worker.pools.get(&job.target, &Method::GET, headers, job.interim.as_ref()).await;
+    let headers = asking.clone().unwrap_or_else(|| job.headers(first));
+    let (mut sent, mut result) = job.ask(&headers).await;
     if asking.is_some()
         && let (Ok(response), Some(stale)) = (&result, &job.stale)
         && response.status() == StatusCode::NOT_MODIFIED
@@ -102,19 +111,9 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Arriving>>) {
         }
         // It confirms something we do not have. Its turn is over before the next one begins.
         drop(result);
-        sent = unix_millis();
-        result = worker.pools.get(&job.target, &Method::GET, &job.request, job.interim.as_ref()).await;
+        (sent, result) = job.ask(&job.headers(first)).await;
     }
-    let response = match result {
-        Ok(mut response) => {
-            job.target.action.on_response(response.headers_mut());
-            response
-        }
-        Err(why) => {
-            worker.counters.no_answer(why);
-            return job.fill.decide(Verdict::Failed(why));
-        }
-    };
+    let Some((response, sent)) = part_or_whole(&job, result, sent, &begun).await else { return };
     if job.stale.is_some() && rules::is_server_error(response.status()) {
         job.fill.decide(Verdict::ServerError);
         let _ = alone.send(response);
@@ -126,14 +125,16 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Arriving>>) {
         let _ = alone.send(response);
         return;
     }
-    match prepare(&job, &response, &begun, sent).await {
+    match prepare(&job, &response, None, &begun, sent).await {
         Ok(keeper) => {
             let head = keeper.head().clone();
             if !keeper.is_on() {
                 job.fill.give_up_storing();
             }
-            job.fill.decide(Verdict::Streaming(head.clone()));
-            stream(&job, response.into_body(), keeper).await;
+            job.fill.decide(Verdict::Streaming(head));
+            let (began, unheard_max) = (tokio::time::Instant::now(), worker.proxy.config.cache.abandoned_max.0);
+            let streamed = stream(&worker, &job.fill, response.into_body(), keeper, unheard_max).await;
+            ended(&job, streamed, began).await;
         }
         Err(why) => {
             worker.counters.not_stored.one(why);
@@ -142,6 +143,50 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Arriving>>) {
             job.fill.decide(Verdict::Alone(why));
             let _ = alone.send(response);
         }
+    }
+}
+
+/// What there is to tell of, other than slices, and when it was asked for; `None` if all is told. Where no slices can be
+/// made of it, it is asked for as without.
+async fn part_or_whole(
+    job: &Job,
+    mut result: Result<Response<Arriving>, NoAnswer>,
+    mut sent: u64,
+    begun: &Arc<Begun>,
+) -> Option<(Response<Arriving>, u64)> {
+    let mut first = job.slices.clone();
+    loop {
+        let mut response = match result {
+            Ok(response) => response,
+            Err(why) => {
+                job.worker.counters.no_answer(why);
+                job.fill.decide(Verdict::Failed(why));
+                return None;
+            }
+        };
+        job.target.action.on_response(response.headers_mut());
+        let Some(asked) = first.take() else { return Some((response, sent)) };
+        match asked.came(&response) {
+            Came::Other => return Some((response, sent)),
+            Came::Whole => {
+                *response.status_mut() = StatusCode::OK;
+                response.headers_mut().remove(header::CONTENT_RANGE);
+                return Some((response, sent));
+            }
+            Came::Part(total) => {
+                let cut = Some((asked.size, total));
+                if let Ok(keeper) = prepare(job, &response, cut, begun, sent).await
+                    && keeper.is_on()
+                {
+                    sliced(job, response, keeper, &asked, begun.clone()).await;
+                    return None;
+                }
+            }
+            Came::Less => first = Some(First::look(asked.size)),
+            Came::Unfit => {}
+        }
+        drop(response);
+        (sent, result) = job.ask(&job.headers(first.as_ref())).await;
     }
 }
 
@@ -213,16 +258,27 @@ async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, begun: &Beg
     }
 }
 
-/// Whether and how the response is stored.
-async fn prepare(job: &Job, response: &Response<Arriving>, begun: &Arc<Begun>, sent: u64) -> Result<Keeper, NotStored> {
+/// Whether and how the response is stored; if it is `cut`, a part of a whole, the head of that: bytes of a slice, and
+/// of the whole.
+async fn prepare(
+    job: &Job,
+    response: &Response<Arriving>,
+    cut: Option<(u64, u64)>,
+    begun: &Arc<Begun>,
+    sent: u64,
+) -> Result<Keeper, NotStored> {
     let proxy = &job.worker.proxy;
     let received = unix_millis();
     let mut fields = response.headers().clone();
-    let len = http_body::Body::size_hint(response.body()).exact();
+    let (mut status, mut len) = (response.status(), http_body::Body::size_hint(response.body()).exact());
+    if let Some((_, total)) = cut {
+        fields.remove(header::CONTENT_RANGE);
+        (status, len) = (StatusCode::OK, Some(total));
+    }
     let exchange = Exchange {
         method: &Method::GET,
         request: &job.request,
-        status: response.status(),
+        status,
         response: &fields,
         sent,
         received,
@@ -239,7 +295,7 @@ async fn prepare(job: &Job, response: &Response<Arriving>, begun: &Arc<Begun>, s
     };
     let largest = if job.for_range { proxy.config.cache.range_whole_max } else { Size(u64::MAX) };
     let longest = job.target.action.max_object.unwrap_or(proxy.config.cache.max_object.0);
-    if len.is_some_and(|len| len > largest.0.min(longest)) {
+    if cut.is_none() && len.is_some_and(|len| len > largest.0.min(longest)) {
         return Err(NotStored::TooLarge);
     }
     let tags = tags::of(&fields, &job.target.key)?;
@@ -263,7 +319,8 @@ async fn prepare(job: &Job, response: &Response<Arriving>, begun: &Arc<Begun>, s
     origin::add_via(&mut fields, &proxy.via);
     fields.entry(header::DATE).or_insert_with(|| date(received));
     let is_error = not_stored.is_some();
-    let head = FillHead { status: response.status(), fields, policy, received, len, key, names, values, is_error };
+    let slicing = cut.and_then(|(size, total)| slicing(proxy, &fields, (size, total), &job.target.key, begun));
+    let head = FillHead { status, fields, policy, received, len, key, names, values, is_error, slicing };
     let mut keeper = Keeper::new(
         job.worker.clone(),
         job.target.key.clone(),
@@ -289,60 +346,84 @@ fn is_for_all_who_wait(client: &HeaderMap, response: &Response<Arriving>) -> boo
         && !response.headers().contains_key(header::SET_COOKIE)
 }
 
-/// Body to store and readers.
-async fn stream(job: &Job, arriving: Arriving, mut keeper: Keeper) {
-    let config = &job.worker.proxy.config;
-    let counters = &job.worker.counters;
-    let patience = config.cache.collapse_patience.0.max(Duration::from_millis(1));
-    let mut body = Passed::new(arriving, &config.limits);
-    let (mut unheard, begun, head) = (0, tokio::time::Instant::now(), keeper.head().clone());
-    let broken = loop {
-        let bytes = match std::future::poll_fn(|cx| body.poll(cx, counters)).await {
-            Some(Ok(frame)) => match frame.into_data() {
-                Ok(bytes) => bytes,
-                // Trailers are of this transfer, and no part of what is stored (RFC 9111 3.1).
-                Err(_) => continue,
-            },
-            Some(Err(broken)) => break Some(broken),
-            None => break None,
-        };
-        let len = bytes.len() as u64;
-        keeper.add(&job.fill, &bytes).await;
-        if !job.fill.push(bytes) {
-            counters.throttled.add(1);
-        }
-        let readers = job.fill.room(patience).await;
-        counters.left_behind.add(readers.dropped as u64);
-        unheard = if readers.left == 0 { unheard + len } else { 0 };
-        if readers.left == 0 && (!keeper.is_on() || unheard > config.cache.abandoned_max.0) {
-            break Some(Broken::Abandoned);
+/// How the version with these fields is cut; with it goes what was stored of another one.
+fn slicing(
+    proxy: &Proxy,
+    fields: &HeaderMap,
+    (size, total): (u64, u64),
+    url_key: &[u8],
+    begun: &Begun,
+) -> Option<Slicing> {
+    let (name, validator) = validate::strong(fields)?;
+    let coding = fields.get(header::CONTENT_ENCODING).map_or(&b""[..], HeaderValue::as_bytes);
+    let version = [
+        name.to_string(),
+        String::from_utf8_lossy(validator.as_bytes()).into_owned(),
+        String::from_utf8_lossy(coding).into_owned(),
+        format!("{size} {total}"),
+    ];
+    Some(Slicing { nonce: proxy.purges.nonce(url_key, begun.seq, &version), size, total })
+}
+
+/// The first slice has come, and with it the head of the whole, which `keeper` stores.
+async fn sliced(job: &Job, response: Response<Arriving>, keeper: Keeper, first: &First, begun: Arc<Begun>) {
+    let (proxy, head) = (&job.worker.proxy, keeper.head().clone());
+    let Some(manifest) = head.slicing.and_then(|slicing| Manifest::of(&head.key, slicing, &head.fields)) else {
+        return;
+    };
+    let slicing = manifest.slicing;
+    // Slices of the version before.
+    if let Some(stale) = job.stale.as_ref().filter(|stale| stale.head.slicing.is_some_and(|old| old != slicing)) {
+        taking::drop_slices(proxy, &stale.key, &stale.object).await;
+    }
+    let n = slicing.at(first.range.start);
+    if manifest.has(n, &response)
+        && let Role::First(fill) =
+            proxy.fills.enter(&job.target.key, &key::slice(&manifest.key, slicing.nonce, n), false)
+    {
+        let Job { worker, target, request, hints, .. } = job;
+        let (worker, target, request, hints) = (worker.clone(), target.clone(), request.clone(), hints.clone());
+        let job = SliceJob { worker, target, request, manifest: Arc::new(manifest), hints };
+        slice::spawn(job, n, fill, Some((response, begun)));
+    }
+    job.fill.decide(Verdict::Sliced(head));
+    let result = keeper.finish(&job.fill).await;
+    if let Err(why) = result {
+        job.worker.counters.not_stored.one(why);
+    }
+    proxy.fills.leave(&job.target.key, &job.fill);
+    job.fill.end(Ok(()), result.is_ok());
+}
+
+/// All has come, or it broke off.
+async fn ended(job: &Job, streamed: Result<Keeper, Broken>, began: tokio::time::Instant) {
+    let (proxy, counters) = (&job.worker.proxy, &job.worker.counters);
+    let config = &proxy.config;
+    let keeper = match streamed {
+        Ok(keeper) => keeper,
+        Err(broken) => {
+            counters.not_stored.one(NotStored::Truncated);
+            return job.fill.end(Err(broken), false);
         }
     };
-    match broken {
-        Some(broken) => {
-            counters.not_stored.one(NotStored::Truncated);
-            job.fill.end(Err(broken), false);
-        }
-        None => {
-            let result = keeper.finish(&job.fill).await;
-            if let Err(why) = result {
-                counters.not_stored.one(why);
-                // What clients were given is newer. A store that failed goes on with what it has.
-                if job.worker.proxy.store.failures().is_empty() {
-                    drop_stale(job, why).await;
-                }
-            }
-            // New requests find the stored response; until now they could join.
-            if head.is_error && job.target.side.is_for_origin() && rules::says_nothing(&head.fields) {
-                job.fill.end(Ok(()), false);
-                // No stop waits for it.
-                while begun.elapsed() < config.cache.error_hold.0 && !job.worker.proxy.is_stopping() {
-                    let left = config.cache.error_hold.0.saturating_sub(begun.elapsed());
-                    tokio::time::sleep(left.min(Duration::from_millis(50))).await;
-                }
-            }
-            job.worker.proxy.fills.leave(&job.target.key, &job.fill);
-            job.fill.end(Ok(()), result.is_ok());
+    let head = keeper.head().clone();
+    let result = keeper.finish(&job.fill).await;
+    if let Err(why) = result {
+        counters.not_stored.one(why);
+        // What clients were given is newer. A store that failed goes on with what it has.
+        if proxy.store.failures().is_empty() {
+            drop_stale(job, why).await;
         }
     }
+    // New requests find the stored response; until now they could join.
+    if head.is_error && job.target.side.is_for_origin() && rules::says_nothing(&head.fields) {
+        job.fill.end(Ok(()), false);
+        // No stop waits for it.
+        while began.elapsed() < config.cache.error_hold.0 && !proxy.is_stopping() {
+            let left = config.cache.error_hold.0.saturating_sub(began.elapsed());
+            tokio::time::sleep(left.min(Duration::from_millis(50))).await;
+        }
+    }
+    proxy.fills.leave(&job.target.key, &job.fill);
+    job.fill.end(Ok(()), result.is_ok());
 }

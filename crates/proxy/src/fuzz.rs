@@ -122,7 +122,8 @@ fn answer(bytes: &[u8]) {
 
 /// What is stored is what was admitted.
 fn kept(response: &HeaderMap, status: StatusCode, policy: crate::rules::Policy, asked: &Asked) {
-    let bytes = head::encode(status, response, &Note { policy: &policy, received: NOW, seq: 0, tags: &[] }, None);
+    let bytes =
+        head::encode(status, response, &Note { policy: &policy, received: NOW, seq: 0, tags: &[] }, head::Body::Here);
     let Stored::Response(found) = head::decode(&bytes) else { panic!("{response:?} cannot be read again") };
     assert_eq!((found.status, found.policy, found.received), (status, policy, NOW));
     let mut sent = response.clone();
@@ -214,13 +215,17 @@ fn stored(bytes: &[u8]) {
                 let _ = found.policy.survives(&Asked::default(), Failure::ServerError, &CONFIG.cache, now);
                 assert!(found.policy.age(now) <= now);
             }
-            let generation = (bytes[1] == 3).then_some(found.generation);
+            let body = match (found.slicing, bytes[1]) {
+                (Some(slicing), _) => head::Body::Sliced(slicing),
+                (None, 3) => head::Body::Of(found.generation),
+                (None, _) => head::Body::Here,
+            };
             let tags: Vec<u64> = Head::tags(bytes).collect();
             let note = Note { policy: &found.policy, received: found.received, seq: found.seq, tags: &tags };
-            let again = head::encode(found.status, &fields, &note, generation);
+            let again = head::encode(found.status, &fields, &note, body);
             let Stored::Response(same) = head::decode(&again) else { panic!("it cannot be read again") };
             assert_eq!((same.status, same.policy, same.received), (found.status, found.policy, found.received));
-            assert!(same.seq == found.seq && Head::tags(&again).eq(tags));
+            assert!(same.seq == found.seq && same.slicing == found.slicing && Head::tags(&again).eq(tags));
         }
         Stored::Vary(index) => {
             let again = head::encode_index(&index).expect("it was short enough");

@@ -1,6 +1,6 @@
 //! What is stored beside a body, in the store's metadata: version 2.
 //!
-//! | offset | bytes | response (kind 1), newer head (kind 3) | index of variants (kind 2) |
+//! | offset | bytes | response (kind 1), newer head (kind 3), head of slices (kind 4) | index of variants (kind 2) |
 //! |---|---|---|---|
 //! | 0 | 1 | version | version |
 //! | 1 | 1 | kind | kind |
@@ -11,11 +11,12 @@
 //! | 24 | 8 | stale-while-revalidate | |
 //! | 32 | 8 | stale-if-error | |
 //! | 40 | 8 | when the head was received | |
-//! | 48 | 8 | kind 3: generation of the object whose head this is | |
+//! | 48 | 8 | kind 3: generation of the object whose head this is; kind 4: number of the version | |
 //! | 56 | 8 | the last purge when the fetch began, see `purge::sequence` | |
 //! | 64 | 4 | number of tags | |
-//! | 68 | 4 | zero | |
+//! | 68 | 4 | kind 4: KiB of a slice; else zero | |
 //! | 72 | 8 each | tags, see `purge::tags` | |
+//! | | 8 | kind 4 alone: bytes of the whole body, which is in slices, see `slices` | |
 //! | | rest | status line and fields as they go over the wire, without `Content-Length`, `Age`, empty line | |
 //!
 //! What version 1 stored, which knew no purges, is a miss.
@@ -28,12 +29,13 @@ use std::iter;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use memchr::memchr;
 
-use crate::rules::Policy;
+use crate::{rules::Policy, slices::Slicing};
 
 const VERSION: u8 = 2;
 const RESPONSE: u8 = 1;
 const VARY: u8 = 2;
 const NEWER: u8 = 3;
+const SLICED: u8 = 4;
 const TAGS: usize = 72;
 
 /// Longest metadata the store takes.
@@ -60,6 +62,8 @@ pub(crate) struct Head {
     pub(crate) seq: u64,
     /// Of a newer head: the object it belongs to.
     pub(crate) generation: u64,
+    /// Its body lies in slices.
+    pub(crate) slicing: Option<Slicing>,
     /// `policy.fresh_until()`, and whether the fast path may use the response at all.
     pub(crate) fast_until: u64,
 }
@@ -88,7 +92,8 @@ pub(crate) const NO_REASON: &str = "Status";
 impl Head {
     /// The head as it is sent, out of the metadata it was decoded from.
     pub(crate) fn wire(metadata: &[u8]) -> &[u8] {
-        metadata.get(TAGS + Self::tags_len(metadata)..).unwrap_or(&[])
+        let total = if metadata.get(1) == Some(&SLICED) { 8 } else { 0 };
+        metadata.get(TAGS.saturating_add(Self::tags_len(metadata)).saturating_add(total)..).unwrap_or(&[])
     }
 
     fn tags_len(metadata: &[u8]) -> usize {
@@ -140,11 +145,26 @@ pub(crate) struct Note<'a> {
     pub(crate) tags: &'a [u64],
 }
 
-/// The metadata of a response, or of a newer head for the object of `generation`.
-pub(crate) fn encode(status: StatusCode, fields: &HeaderMap, note: &Note<'_>, generation: Option<u64>) -> Vec<u8> {
+/// Where the body is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Body {
+    /// Beside the head.
+    Here,
+    /// It is that of the object of this generation, whose newer head this is.
+    Of(u64),
+    Sliced(Slicing),
+}
+
+/// The metadata of a response.
+pub(crate) fn encode(status: StatusCode, fields: &HeaderMap, note: &Note<'_>, body: Body) -> Vec<u8> {
     let Note { policy, received, seq, tags } = *note;
-    let mut out = Vec::with_capacity(TAGS + tags.len() * 8 + 64 + fields.len() * 48);
-    out.extend_from_slice(&[VERSION, if generation.is_some() { NEWER } else { RESPONSE }]);
+    let mut out = Vec::with_capacity(TAGS + tags.len() * 8 + 72 + fields.len() * 48);
+    let (kind, number, slice_kib, total) = match body {
+        Body::Here => (RESPONSE, 0, 0, None),
+        Body::Of(generation) => (NEWER, generation, 0, None),
+        Body::Sliced(Slicing { nonce, size, total }) => (SLICED, nonce, size >> 10, Some(total)),
+    };
+    out.extend_from_slice(&[VERSION, kind]);
     out.extend_from_slice(&status.as_u16().to_le_bytes());
     let flags = u32::from(policy.no_cache)
         | u32::from(policy.must_revalidate) << 1
@@ -156,12 +176,13 @@ pub(crate) fn encode(status: StatusCode, fields: &HeaderMap, note: &Note<'_>, ge
         policy.stale_while_revalidate,
         policy.stale_if_error.unwrap_or(0),
         received,
-        generation.unwrap_or(0),
+        number,
         seq,
-        tags.len() as u64,
+        tags.len() as u64 | slice_kib << 32,
     ]
     .iter()
     .chain(tags)
+    .chain(&total)
     {
         out.extend_from_slice(&number.to_le_bytes());
     }
@@ -231,7 +252,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u64> {
 /// Decodes metadata of any kind.
 pub(crate) fn decode(metadata: &[u8]) -> Stored {
     let decoded = match metadata {
-        [VERSION, RESPONSE | NEWER, ..] => decode_response(metadata).map(Stored::Response),
+        [VERSION, RESPONSE | NEWER | SLICED, ..] => decode_response(metadata).map(Stored::Response),
         [VERSION, VARY, ..] => decode_index(metadata).map(Stored::Vary),
         _ => None,
     };
@@ -249,7 +270,14 @@ fn decode_response(bytes: &[u8]) -> Option<Head> {
         stale_while_revalidate: number(bytes, 24)?,
         stale_if_error: if flags & 4 != 0 { Some(number(bytes, 32)?) } else { None },
     };
-    let newer = bytes.get(1) == Some(&NEWER);
+    let kind = bytes.get(1);
+    let slicing = if kind == Some(&SLICED) {
+        let kib = u32::from_le_bytes(bytes.get(68..72)?.try_into().ok()?);
+        let total = number(bytes, TAGS.checked_add(Head::tags_len(bytes))?)?;
+        Some(Slicing { nonce: number(bytes, 48)?, size: u64::from(kib.max(1)) << 10, total })
+    } else {
+        None
+    };
     let wire = Head::wire(bytes);
     if !wire.starts_with(b"HTTP/1.1 ") || !wire.ends_with(b"\r\n") {
         return None;
@@ -261,7 +289,8 @@ fn decode_response(bytes: &[u8]) -> Option<Head> {
         received: number(bytes, 40)?,
         generation: number(bytes, 48)?,
         seq: number(bytes, 56)?,
-        fast_until: if newer || bodiless { 0 } else { policy.fresh_until() },
+        slicing,
+        fast_until: if kind != Some(&RESPONSE) || bodiless { 0 } else { policy.fresh_until() },
     })
 }
 
@@ -309,7 +338,7 @@ mod tests {
         fields.append("link", HeaderValue::from_static("</a>"));
         fields.append("link", HeaderValue::from_static(""));
         let note = Note { policy: &policy(), received: 42, seq: 43, tags: &[44, 45] };
-        let bytes = encode(StatusCode::NOT_FOUND, &fields, &note, None);
+        let bytes = encode(StatusCode::NOT_FOUND, &fields, &note, Body::Here);
         let Stored::Response(head) = decode(&bytes) else { panic!("not a response") };
         assert_eq!((head.seq, Head::tags(&bytes).collect::<Vec<_>>()), (43, vec![44, 45]));
         assert_eq!((head.status, head.policy, head.received), (StatusCode::NOT_FOUND, policy(), 42));
@@ -317,6 +346,17 @@ mod tests {
         fields.remove("content-length");
         assert_eq!(Head::fields(&bytes), fields);
         assert!(Head::wire(&bytes).starts_with(b"HTTP/1.1 404 Not Found\r\ncontent-type: text/html\r\n"));
+    }
+
+    #[test]
+    fn a_head_of_slices_comes_back_and_is_not_for_the_fast_path() {
+        let fields = HeaderMap::from_iter([(header::ETAG, HeaderValue::from_static("\"e\""))]);
+        let slicing = Slicing { nonce: u64::MAX, size: 8 << 20, total: 10 << 30 };
+        let note = Note { policy: &Policy::of(0, 1), received: 42, seq: 43, tags: &[44, 45] };
+        let bytes = encode(StatusCode::OK, &fields, &note, Body::Sliced(slicing));
+        let Stored::Response(head) = decode(&bytes) else { panic!("not a response") };
+        assert_eq!((head.slicing, head.fast_until), (Some(slicing), 0));
+        assert_eq!((Head::tags(&bytes).collect::<Vec<_>>(), Head::fields(&bytes)), (vec![44, 45], fields));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use http::{HeaderMap, header};
 
 use crate::{
     config::CacheConfig,
-    fill::{Fill, FillHead},
+    fill::Fill,
     head::{self, Index, Note},
     key, lookup,
     lookup::Hit,
@@ -23,6 +23,7 @@ use crate::{
     purge::{marks::Validity, sequence::Begun, tags},
     reason::NotStored,
     rules::Policy,
+    verdict::FillHead,
 };
 
 /// Longest body that is put in one piece.
@@ -89,7 +90,8 @@ impl Keeper {
         hints: &Hints,
     ) -> Self {
         let note = Note { policy: &head.policy, received: head.received, seq: begun.seq, tags: &tags };
-        let metadata = head::encode(head.status, &head.fields, &note, None);
+        let body = head.slicing.map_or(head::Body::Here, head::Body::Sliced);
+        let metadata = head::encode(head.status, &head.fields, &note, body);
         let way = if metadata.len() > head::MAX {
             Way::Off(NotStored::HeadTooLarge)
         } else if !worker.proxy.store.failures().is_empty() {
@@ -283,11 +285,15 @@ pub(crate) fn freshen(
     new: &Fresh<'_>,
     hints: &Hints,
 ) -> impl Future<Output = ()> + Send + 'static + use<> {
-    let large = old.object.body_in_memory().is_none().then(|| old.object.generation());
+    let place = match (old.head.slicing, old.object.body_in_memory()) {
+        (Some(slicing), _) => head::Body::Sliced(slicing),
+        (None, Some(_)) => head::Body::Here,
+        (None, None) => head::Body::Of(old.object.generation()),
+    };
     let (seq, may_store) = (begun.seq, begun.may_store());
     let metadata = tags::of(new.fields, url_key).ok().filter(|_| may_store).and_then(|tags| {
         let note = Note { policy: &new.policy, received: new.received, seq, tags: &tags };
-        let metadata = head::encode(old.head.status, new.fields, &note, large);
+        let metadata = head::encode(old.head.status, new.fields, &note, place);
         let is_gone = proxy.purges.check(url_key, seq, tags.iter().copied()) == Validity::Gone;
         (metadata.len() <= head::MAX && !is_gone).then_some(metadata)
     });

@@ -7,6 +7,7 @@
 //!   `origin+https://…` where the client came by https, to us or to a front of ours: the origin may answer by that
 //! * a variant (`Vary`): the key of the URL, a line feed, and a hash of the selecting fields (see `variant`)
 //! * newer head fields of a large object: the key, a line feed, `head`
+//! * a slice of an object (see `slices`): the key, a line feed, the number of its version, a point, its own
 //!
 //! The fast path and the slow path build keys with the same function, so they cannot disagree. Host names are
 //! lower-cased, `:80` is dropped, and by https `:443`; paths and queries are kept byte by byte.
@@ -171,6 +172,13 @@ pub(crate) const NEWER: &[u8] = b"\nhead";
 /// The key of the newer head fields of a large object.
 pub(crate) fn newer_head(key: &[u8]) -> Vec<u8> {
     [key, NEWER].concat()
+}
+
+/// The key of a slice of the object at `key`, of the version with this number.
+pub(crate) fn slice(key: &[u8], nonce: u64, n: u64) -> Vec<u8> {
+    let mut suffix = String::with_capacity(26);
+    let _ = write!(suffix, "\n{nonce:016x}.{n:06x}");
+    [key, suffix.as_bytes()].concat()
 }
 
 /// The key of the URL that a response under this key is of.

@@ -37,6 +37,7 @@ mod explain;
 mod fast;
 mod fetch;
 mod fill;
+mod filling;
 mod fills;
 mod front;
 #[cfg(any(test, fuzzing))]
@@ -74,12 +75,16 @@ mod ruleset;
 mod serve;
 mod server;
 mod silent;
+mod slice;
+mod sliced;
+mod slices;
 mod stream;
 mod target;
 mod tls;
 mod tunnel;
 mod turns;
 mod unshared;
+mod verdict;
 mod wild;
 
 pub use config::{Config, ConfigError, Low};

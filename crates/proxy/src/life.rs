@@ -12,6 +12,7 @@ mod collapse;
 mod connect;
 mod pass;
 mod purge;
+mod slices;
 
 use std::{sync::Arc, time::Instant};
 
@@ -128,7 +129,7 @@ async fn answer(
                     ask.only_if_cached()
                 }
                 Some(why) => ask.pass(body, why).await,
-                None => ask.cached().await,
+                None => ask.in_slices().await,
             }
         }
     }
@@ -181,6 +182,10 @@ impl Ask {
     async fn cached(self) -> Answer {
         let found = lookup::find(self.worker.proxy.stored(), &self.target.key, &self.headers).await;
         match found {
+            // The rule that had it sliced is gone.
+            Found::Hit(hit) if hit.head.slicing.is_some() && self.target.action.slice.is_none() => {
+                self.forward(hit.key, None, "uri-miss").await
+            }
             Found::Hit(hit) => match hit.head.policy.reuse(&self.asked, self.now) {
                 Reuse::Fresh => self.fresh(&hit),
                 Reuse::StaleAccepted => self.stale(&hit, "max-stale"),

@@ -37,6 +37,11 @@ pub(crate) enum Found {
 }
 
 impl Hit {
+    /// Bytes of its body.
+    pub(crate) fn len(&self) -> u64 {
+        self.head.slicing.map_or_else(|| self.object.len(), |slicing| slicing.total)
+    }
+
     /// The stored fields.
     pub(crate) fn fields(&self) -> HeaderMap {
         Head::fields(self.newer.as_ref().unwrap_or(&self.object).metadata())

@@ -1,4 +1,4 @@
-//! Parts of a body in order: text, and stored bytes, read piece by piece. Where a stored part breaks off, the origin is
+//! Parts of a body in order: text, and bytes of a stored object, read piece by piece. Where a stored part breaks off, the origin is
 //! asked for the rest.
 
 use picaflor::{Chunks, Object};
@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 
 use crate::{
-    range::Piece,
+    range::{self, Piece},
     reason::Broken,
     rest::{Rest, Tail},
 };
@@ -32,6 +32,7 @@ enum Way {
 
 /// Parts in order, stored ones read piece by piece.
 pub(crate) struct Pieces {
+    object: Option<Object>,
     queue: VecDeque<Piece>,
     way: Way,
     /// What is still to come of the stored part that is being sent.
@@ -50,15 +51,9 @@ fn read_on(mut chunks: Chunks) -> Reading {
 }
 
 impl Pieces {
-    pub(crate) fn new(queue: VecDeque<Piece>) -> Self {
-        let left = queue
-            .iter()
-            .map(|piece| match piece {
-                Piece::Text(text) => text.len() as u64,
-                Piece::Stored(_, range) => range.end - range.start,
-            })
-            .sum();
-        Self { queue, way: Way::Between, part: 0..0, left, rest: None, mended: false }
+    pub(crate) fn new(object: Object, queue: VecDeque<Piece>) -> Self {
+        let left = range::len(&queue);
+        Self { object: Some(object), queue, way: Way::Between, part: 0..0, left, rest: None, mended: false }
     }
 
     /// Bytes left.
@@ -68,14 +63,14 @@ impl Pieces {
 
     /// A range of one object.
     pub(crate) fn stored(object: Object, range: Range<u64>) -> Self {
-        Self::new(VecDeque::from([Piece::Stored(object, range)]))
+        Self::new(object, VecDeque::from([Piece::Part(range)]))
     }
 
     /// A range of an object that the store has lost: why.
     pub(crate) fn from_origin(rest: Arc<Rest>, range: Range<u64>, why: &str) -> Self {
         let left = range.end.saturating_sub(range.start);
         let way = Way::Asking(Box::pin(rest.fetch(range, why.to_owned())));
-        Self { queue: VecDeque::new(), way, part: 0..0, left, rest: None, mended: false }
+        Self { object: None, queue: VecDeque::new(), way, part: 0..0, left, rest: None, mended: false }
     }
 
     /// Where they break off, the rest comes from there.
@@ -98,13 +93,13 @@ impl Pieces {
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
         loop {
             match &mut self.way {
-                Way::Between => match self.queue.pop_front() {
-                    Some(Piece::Text(text)) => return Poll::Ready(Some(Ok(text))),
-                    Some(Piece::Stored(object, range)) => {
+                Way::Between => match (self.queue.pop_front(), &self.object) {
+                    (Some(Piece::Text(text)), _) => return Poll::Ready(Some(Ok(text))),
+                    (Some(Piece::Part(range)), Some(object)) => {
                         self.part = range.clone();
                         self.way = Way::Store(read_on(object.chunks(range)));
                     }
-                    None => return Poll::Ready(None),
+                    _ => return Poll::Ready(None),
                 },
                 Way::Store(reading) => {
                     let (chunks, next) = ready!(reading.as_mut().poll(cx));

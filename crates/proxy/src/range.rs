@@ -1,6 +1,5 @@
 //! `Range` (RFC 9110 14): which bytes of a body of known length are asked for, and how parts are framed.
 
-use picaflor::Object;
 use std::{collections::VecDeque, fmt::Write as _, ops::Range};
 
 use bytes::Bytes;
@@ -91,20 +90,30 @@ fn several(parts: Vec<Range<u64>>, len: u64) -> Plan {
     }
 }
 
+/// Bytes of a body that is put together of these.
+pub(crate) fn len(pieces: &VecDeque<Piece>) -> u64 {
+    let len = |piece: &Piece| match piece {
+        Piece::Text(text) => text.len() as u64,
+        Piece::Part(range) => range.end - range.start,
+    };
+    pieces.iter().map(len).sum()
+}
+
 /// `Content-Range` of a part.
 pub(crate) fn content_range(range: &Range<u64>, len: u64) -> String {
     format!("bytes {}-{}/{len}", range.start, range.end - 1)
 }
 
-/// A part of a body.
+/// What a body is put together of.
 pub(crate) enum Piece {
     Text(Bytes),
-    Stored(Object, Range<u64>),
+    /// Bytes of the object.
+    Part(Range<u64>),
 }
 
-/// A multipart body over a stored object.
+/// A multipart body over an object of `len` bytes.
 pub(crate) fn multipart(
-    object: &Object,
+    len: u64,
     parts: &[Range<u64>],
     boundary: &str,
     content_type: Option<&HeaderValue>,
@@ -116,9 +125,9 @@ pub(crate) fn multipart(
         if let Some(kind) = content_type.and_then(|kind| kind.to_str().ok()) {
             let _ = write!(text, "Content-Type: {kind}\r\n");
         }
-        let _ = write!(text, "Content-Range: {}\r\n\r\n", content_range(range, object.len()));
+        let _ = write!(text, "Content-Range: {}\r\n\r\n", content_range(range, len));
         pieces.push_back(Piece::Text(Bytes::from(text)));
-        pieces.push_back(Piece::Stored(object.clone(), range.clone()));
+        pieces.push_back(Piece::Part(range.clone()));
     }
     pieces.push_back(Piece::Text(Bytes::from(format!("\r\n--{boundary}--\r\n"))));
     pieces

@@ -106,6 +106,8 @@ reasons! {
         Rule => "rule",
         /// A range of an object too large to fetch whole.
         RangeTooLarge => "range-too-large",
+        /// The origin does not send a slice that is asked for.
+        SliceNotSent => "slice-not-sent",
         /// A recent response of this URL was for one client, so no request waits for one.
         RecentlyPrivate => "recently-private",
         /// A recent response of this URL could not be stored for another reason, so no request waits for one.
@@ -246,11 +248,12 @@ reasons! {
         Store => "cut-unreadable",
         /// The same, and it has no strong validator by which the origin could be asked for the rest of it.
         NoValidator => "cut-no-validator",
-        /// The same, and the origin has another version, or does not send what is missing of this one.
+        /// The same, or a slice is missing, and the origin has another version, or does not send what is missing of
+        /// this one.
         OriginChanged => "cut-origin-changed",
-        /// The same, and the origin failed.
+        /// The same, or a slice is missing, and the origin failed.
         OriginFailed => "cut-origin-failed",
-        /// The same, and the client wants nothing of the origin.
+        /// The same, or a slice is missing, and the client wants nothing of the origin.
         OnlyIfCached => "cut-only-if-cached",
     }
 }

@@ -65,7 +65,7 @@ impl Reload {
         // All is read before anything is taken.
         let bad = |(key, why)| ConfigError::value(&format!("origin.{key}"), why);
         let trusted = OriginTls::new(&config.origin).map_err(bad)?;
-        let ruled = new.as_ref().map(|new| config::rules(&new.rule)).transpose()?;
+        let ruled = new.as_ref().map(|new| config::rules(&new.rule, &config.cache)).transpose()?;
         let mut taken = certificates(tls, resolved.as_ref().unwrap_or(&config.tls).as_ref())?;
         origins.replace(trusted);
         if let Some(ruled) = ruled {

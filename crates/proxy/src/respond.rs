@@ -5,20 +5,23 @@
 //! 2. A range, if `If-Range` agrees and the length is known, becomes 206 or 416.
 //! 3. Otherwise the whole body, or none for HEAD.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, response::Parts};
 use picaflor::Object;
 
 use crate::{
     body::Kind,
-    fill::FillHead,
     lookup::Hit,
     pieces::Pieces,
-    range::{self, Plan},
+    range::{self, Piece, Plan},
     reader::Reader,
     reason::{Denied, NoAnswer, OriginFailure, Outcome},
     rules::validate,
+    sliced::{Sliced, Slices},
     tunnel::Tunnel,
+    verdict::FillHead,
 };
 
 /// RFC 9211.
@@ -58,31 +61,42 @@ pub(crate) struct Source {
 /// Its body.
 pub(crate) enum SourceBody {
     Stored(Object),
+    Sliced(Slices),
     Fill(Box<Reader>),
 }
 
 impl Source {
-    /// A stored response with its age.
-    pub(crate) fn stored(hit: &Hit, now: u64) -> Self {
+    /// A stored response with its age; the body of one in slices is these.
+    pub(crate) fn stored(hit: &Hit, slices: Option<Slices>, now: u64) -> Self {
         let mut fields = hit.fields();
         fields.insert(header::AGE, HeaderValue::from(hit.head.policy.age(now) / 1000));
         Self {
             status: hit.head.status,
             fields,
-            len: Some(hit.object.len()),
+            len: Some(hit.len()),
             received: hit.head.received,
-            body: SourceBody::Stored(hit.object.clone()),
+            body: slices.map_or_else(|| SourceBody::Stored(hit.object.clone()), SourceBody::Sliced),
         }
     }
 
     /// A response that is arriving; `shared` says that another request began it.
-    pub(crate) fn arriving(head: &FillHead, reader: Box<Reader>, shared: bool, now: u64) -> Self {
+    pub(crate) fn arriving(head: &FillHead, body: SourceBody, shared: bool, now: u64) -> Self {
         let mut fields = head.fields.clone();
         let age = head.policy.age(now) / 1000;
         if shared || fields.contains_key(header::AGE) {
             fields.insert(header::AGE, HeaderValue::from(age));
         }
-        Self { status: head.status, fields, len: head.len, received: head.received, body: SourceBody::Fill(reader) }
+        Self { status: head.status, fields, len: head.len, received: head.received, body }
+    }
+}
+
+/// Says otherwise what we say in `Cache-Status`: the last of its lines.
+pub(crate) fn restate(fields: &mut HeaderMap, status: &str) {
+    let mut lines: Vec<_> = fields.get_all(&CACHE_STATUS).iter().cloned().collect();
+    lines.pop();
+    fields.remove(&CACHE_STATUS);
+    for line in lines.into_iter().chain([validate::text(status)]) {
+        fields.append(&CACHE_STATUS, line);
     }
 }
 
@@ -136,15 +150,24 @@ pub(crate) fn respond(source: Source, method: &Method, request: &HeaderMap, stat
             fields.insert(header::CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
             part(body, range)
         }
-        (Plan::Several(ranges), SourceBody::Stored(object)) => {
+        (Plan::Several(ranges), body @ (SourceBody::Stored(_) | SourceBody::Sliced(_))) => {
             parts.status = StatusCode::PARTIAL_CONTENT;
-            let boundary = format!("picaflor-{:016x}", object.generation() ^ received.rotate_left(32));
+            let (number, len) = match &body {
+                SourceBody::Stored(object) => (object.generation(), object.len()),
+                SourceBody::Sliced(slices) => (slices.nonce(), slices.total()),
+                SourceBody::Fill(_) => (0, 0),
+            };
+            let boundary = format!("picaflor-{:016x}", number ^ received.rotate_left(32));
             let kind = fields.remove(header::CONTENT_TYPE);
-            let pieces = Pieces::new(range::multipart(&object, &ranges, &boundary, kind.as_ref()));
+            let pieces = range::multipart(len, &ranges, &boundary, kind.as_ref());
             let multipart = format!("multipart/byteranges; boundary={boundary}");
             fields.insert(header::CONTENT_TYPE, validate::text(multipart));
-            fields.insert(header::CONTENT_LENGTH, HeaderValue::from(pieces.left()));
-            Kind::Pieces(pieces)
+            fields.insert(header::CONTENT_LENGTH, HeaderValue::from(range::len(&pieces)));
+            match body {
+                SourceBody::Stored(object) => Kind::Pieces(Pieces::new(object, pieces)),
+                SourceBody::Sliced(slices) => Kind::Sliced(Box::new(Sliced::new(slices, pieces))),
+                SourceBody::Fill(_) => Kind::Empty,
+            }
         }
         // Parts in any order need a body that is all there; a server may answer a range with the whole.
         (Plan::Whole | Plan::Several(_), body) => {
@@ -166,6 +189,7 @@ fn part(body: SourceBody, range: std::ops::Range<u64>) -> Kind {
             reader.narrow(range);
             Kind::Fill(reader)
         }
+        SourceBody::Sliced(slices) => Kind::Sliced(Box::new(Sliced::new(slices, VecDeque::from([Piece::Part(range)])))),
         SourceBody::Stored(object) => match object.body_in_memory() {
             Some(bytes) => {
                 let start = usize::try_from(range.start).unwrap_or(usize::MAX).min(bytes.len());

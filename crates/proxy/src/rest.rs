@@ -23,6 +23,7 @@ use crate::{
     range,
     reason::Broken,
     rules::{self, validate},
+    slices,
     target::Target,
 };
 
@@ -38,6 +39,8 @@ pub(crate) struct Rest {
     validator: Option<(HeaderName, HeaderValue)>,
     encoding: Option<HeaderValue>,
     len: u64,
+    /// Of a slice: where it begins in the whole, and the length of that.
+    within: (u64, u64),
 }
 
 impl Rest {
@@ -51,7 +54,13 @@ impl Rest {
     ) -> Self {
         let validator = validate::strong(fields);
         let encoding = fields.get(header::CONTENT_ENCODING).cloned();
-        Self { worker, target, request, only_if_cached, validator, encoding, len }
+        Self { worker, target, request, only_if_cached, validator, encoding, len, within: (0, len) }
+    }
+
+    /// Of a body that is itself the part of another which begins there, of `total` bytes.
+    pub(crate) fn within(mut self, begin: u64, total: u64) -> Self {
+        self.within = (begin, total);
+        self
     }
 
     /// Whether the origin may be asked, and can say whether it has this version.
@@ -59,7 +68,7 @@ impl Rest {
         !self.only_if_cached && self.validator.is_some()
     }
 
-    /// Length of the whole body.
+    /// Length of the body.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
@@ -88,8 +97,8 @@ impl Rest {
         }
         let Some((_, validator)) = &self.validator else { return Err(Broken::NoValidator) };
         let mut headers = self.request.clone();
-        let wanted = validate::text(format!("bytes={}-{}", range.start, range.end.saturating_sub(1)));
-        headers.insert(header::RANGE, wanted);
+        let range = &(self.within.0 + range.start..self.within.0 + range.end);
+        headers.insert(header::RANGE, slices::field(range));
         headers.insert(header::IF_RANGE, validator.clone());
         match self.worker.pools.get(&self.target, &Method::GET, &headers, None).await {
             Ok(response) if rules::is_server_error(response.status()) => Err(Broken::OriginFailed),
@@ -115,10 +124,10 @@ impl Rest {
         let len = http_body::Body::size_hint(response.body()).exact();
         match response.status() {
             StatusCode::PARTIAL_CONTENT => {
-                let part = validate::text(range::content_range(range, self.len));
+                let part = validate::text(range::content_range(range, self.within.1));
                 (fields.get(header::CONTENT_RANGE) == Some(&part)).then_some(0)
             }
-            StatusCode::OK if len.is_none_or(|len| len == self.len) => Some(range.start),
+            StatusCode::OK if len.is_none_or(|len| len == self.within.1) => Some(range.start),
             _ => None,
         }
     }
@@ -126,8 +135,9 @@ impl Rest {
     fn tell(&self, at: u64, why: &str, then: &str) {
         let url = String::from_utf8_lossy(&self.target.key);
         eprintln!(
-            "picaflor: {url:?}: what is sent from the store broke off at byte {at} of {}: {why}; {then}",
-            self.len
+            "picaflor: {url:?}: what is sent from the store broke off at byte {} of {}: {why}; {then}",
+            self.within.0 + at,
+            self.within.1
         );
     }
 }

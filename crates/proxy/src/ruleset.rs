@@ -17,12 +17,15 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use parking_lot::RwLock;
 
 use crate::{
-    config::{ClientDirectives, LowRule, Span},
+    config::{ClientDirectives, LowRule, Size, Span},
     key,
     reason::NotStored,
     rules::Policy,
-    wild,
+    slices, wild,
 };
+
+/// A slice waits for the device as a whole, and is fetched to its end.
+const LARGEST_SLICE: u64 = 1 << 30;
 
 /// What a request and its response meet.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +36,8 @@ pub(crate) struct Action {
     pub(crate) bypass: bool,
     pub(crate) client_directives: Option<ClientDirectives>,
     pub(crate) max_object: Option<u64>,
+    /// Bytes of a slice.
+    pub(crate) slice: Option<u64>,
     query_keep: Option<Arc<[String]>>,
     query_drop: Option<Arc<[String]>>,
     query_sort: bool,
@@ -128,12 +133,13 @@ impl Action {
     }
 
     fn add(&mut self, later: &Self) {
-        let Self { ttl, stale_while_revalidate, stale_if_error, client_directives, max_object, .. } = later;
+        let Self { ttl, stale_while_revalidate, stale_if_error, client_directives, max_object, slice, .. } = later;
         self.ttl = ttl.or(self.ttl);
         self.stale_while_revalidate = stale_while_revalidate.or(self.stale_while_revalidate);
         self.stale_if_error = stale_if_error.or(self.stale_if_error);
         self.client_directives = client_directives.or(self.client_directives);
         self.max_object = max_object.or(self.max_object);
+        self.slice = slice.or(self.slice);
         self.bypass |= later.bypass;
         if later.changes_query() {
             self.query_keep.clone_from(&later.query_keep);
@@ -197,6 +203,12 @@ impl Ruleset {
     pub(crate) fn len(&self) -> usize {
         self.rules.len()
     }
+
+    /// A slice that is longer than the largest body stored, where no rule says otherwise.
+    pub(crate) fn too_long_slice(&self, max_object: u64) -> Option<u64> {
+        let own = self.rules.iter().filter(|rule| rule.action.max_object.is_none());
+        own.filter_map(|rule| rule.action.slice).find(|slice| *slice > max_object)
+    }
 }
 
 fn rule(low: &LowRule) -> Result<Rule, BadRule> {
@@ -221,6 +233,7 @@ fn rule(low: &LowRule) -> Result<Rule, BadRule> {
         bypass: low.bypass.unwrap_or(false),
         client_directives: low.client_directives,
         max_object: low.max_object.map(|size| size.0),
+        slice: slice(low)?,
         query_keep: names("query_keep", &low.query_keep)?,
         query_drop: names("query_drop", &low.query_drop)?,
         query_sort: low.query_sort.unwrap_or(false),
@@ -228,6 +241,24 @@ fn rule(low: &LowRule) -> Result<Rule, BadRule> {
         response: fields(("response_remove", &low.response_remove), ("response_set", &low.response_set))?,
     };
     Ok(Rule { host, path: low.path.clone(), action: Arc::new(action) })
+}
+
+/// One that is stored as it is, whatever else is.
+fn slice(low: &LowRule) -> Result<Option<u64>, BadRule> {
+    let Some(Size(size)) = low.slice else { return Ok(None) };
+    if !(slices::SMALLEST..=LARGEST_SLICE).contains(&size) || size % 1024 != 0 {
+        return Err(("slice", format!("`{}` is not whole KiB between 64 KiB and 1 GiB, such as 8MiB", Size(size))));
+    }
+    if low.bypass == Some(true) {
+        return Err((
+            "slice",
+            "`bypass` beside it keeps every slice out of the store; leave out one of the two".into(),
+        ));
+    }
+    if let Some(max) = low.max_object.filter(|max| max.0 < size) {
+        return Err(("slice", format!("{} is more than max_object, {max}: no slice would be stored", Size(size))));
+    }
+    Ok(Some(size))
 }
 
 type Lines = std::collections::BTreeMap<String, String>;
@@ -378,6 +409,11 @@ mod tests {
             ("request_remove = [\"Host\"]", "request_remove"),
             ("response_set = { \"a b\" = \"c\" }", "response_set"),
             ("response_set = { \"a\" = \"b\\nc\" }", "response_set"),
+            ("slice = \"32KiB\"", "slice"),
+            ("slice = \"100001 B\"", "slice"),
+            ("slice = \"2GiB\"", "slice"),
+            ("slice = \"1MiB\"\nbypass = true", "slice"),
+            ("slice = \"2MiB\"\nmax_object = \"1MiB\"", "slice"),
         ] {
             assert_eq!(rules(&format!("[[rule]]\n{text}\n")).unwrap_err().0, key, "{text}");
         }

@@ -65,7 +65,7 @@ impl Server {
         let tls = config.tls.as_ref().map(Tls::new).transpose().map_err(|bad| StartError::Setting(bad.why))?;
         let origin_tls = OriginTls::new(&config.origin).map_err(|(_, why)| StartError::Setting(why))?;
         let (token, token_file) = admin::token(&config.admin)?;
-        let rules = config::rules(&config.rule).map_err(|bad| StartError::Setting(bad.to_string()))?;
+        let rules = config::rules(&config.rule, &config.cache).map_err(|bad| StartError::Setting(bad.to_string()))?;
         let store = open_store(&config)?;
         let admin = admin_socket.address()?;
         let mut listen = sockets[0].iter().map(Bound::address).collect::<Result<Vec<_>, _>>()?;

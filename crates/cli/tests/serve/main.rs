@@ -6,5 +6,6 @@ mod durable;
 mod failing;
 mod kit;
 mod memory;
+mod slices;
 mod tls;
 mod top;

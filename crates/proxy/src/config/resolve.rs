@@ -55,9 +55,9 @@ impl Low {
             connect_ports: self.forward.connect_ports.unwrap_or_else(|| vec![443]),
         };
         let front = front(self.front)?;
-        rules(&self.rule)?;
         let purge = PurgeConfig { clients: self.purge.clients.unwrap_or_default() };
         let cache = cache(self.cache, store.capacity)?;
+        rules(&self.rule, &cache)?;
         let log =
             LogConfig { format: self.log.format.unwrap_or_default(), to: self.log.to.unwrap_or_else(|| "off".into()) };
         let limits = limits(self.limits)?;
@@ -87,8 +87,19 @@ impl Low {
 }
 
 /// The rules, checked.
-pub(crate) fn rules(low: &[LowRule]) -> Result<Ruleset, ConfigError> {
-    Ruleset::new(low).map_err(|(key, why)| ConfigError::value(&format!("rule.{key}"), why))
+pub(crate) fn rules(low: &[LowRule], cache: &CacheConfig) -> Result<Ruleset, ConfigError> {
+    let rules = Ruleset::new(low).map_err(|(key, why)| ConfigError::value(&format!("rule.{key}"), why))?;
+    match rules.too_long_slice(cache.max_object.0) {
+        Some(slice) => {
+            let why = format!(
+                "{} is more than cache.max_object, {}: no slice would be stored",
+                Size(slice),
+                cache.max_object
+            );
+            Err(ConfigError::value("rule.slice", why))
+        }
+        None => Ok(rules),
+    }
 }
 
 fn front(low: LowFront) -> Result<FrontConfig, ConfigError> {

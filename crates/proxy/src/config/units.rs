@@ -201,3 +201,14 @@ pub(super) fn loopback() -> Vec<IpNet> {
     let v6 = Ipv6Net::new_assert(std::net::Ipv6Addr::LOCALHOST, 128);
     vec![IpNet::V4(v4), IpNet::V6(v6)]
 }
+
+/// What clients may ask of the cache in front of an origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClientDirectives {
+    /// The origin is asked where they want it.
+    #[default]
+    Obey,
+    /// What is fresh is the answer.
+    Ignore,
+}

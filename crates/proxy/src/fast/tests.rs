@@ -56,7 +56,7 @@ fn a_client_that_sends_requests_ahead_has_its_turn_and_then_others_theirs() {
         StatusCode::OK,
         &HeaderMap::new(),
         &Note { policy: &policy, received: now, seq: 0, tags: &[] },
-        None,
+        head::Body::Here,
     );
     let mut key = Vec::new();
     key::url(&mut key, Side::Forward, b"a", b"/").unwrap();

@@ -20,10 +20,14 @@ use crate::{
     respond::{Answer, Source, denied, failed, respond},
     rest::Rest,
     rules::{Asked, Failure, validate},
+    slice::SliceJob,
+    sliced::Slices,
+    slices::{Manifest, Slicing},
     target::Target,
 };
 
 /// A request on its way, without its body.
+#[derive(Clone)]
 pub(crate) struct Ask {
     pub(crate) worker: Arc<Worker>,
     pub(crate) now: u64,
@@ -78,7 +82,7 @@ impl Ask {
     pub(crate) fn fresh(&self, hit: &Hit) -> Answer {
         let ttl = hit.head.policy.remaining(self.now) / 1000;
         let outcome = if hit.from_device { Outcome::HitDevice } else { Outcome::HitMemory };
-        let source = Source::stored(hit, self.now);
+        let source = self.source(hit, self.now);
         self.stored(hit, source, &format!("picaflor; hit; ttl={ttl}"), outcome)
     }
 
@@ -86,7 +90,7 @@ impl Ask {
     pub(crate) fn stale(&self, hit: &Hit, why: &'static str) -> Answer {
         let ttl = hit.head.policy.remaining(self.now).div_euclid(1000);
         let status = format!("picaflor; hit; ttl={ttl}; detail={why}");
-        self.stored(hit, Source::stored(hit, self.now), &status, Outcome::HitStale).because(why)
+        self.stored(hit, self.source(hit, self.now), &status, Outcome::HitStale).because(why)
     }
 
     /// An answer out of the store; where its body breaks off, the origin is asked for the rest.
@@ -101,6 +105,27 @@ impl Ask {
             kind => kind,
         };
         Answer::new(parts, kind, outcome)
+    }
+
+    /// A stored response, as one to answer with.
+    pub(super) fn source(&self, hit: &Hit, now: u64) -> Source {
+        let slices = hit.head.slicing.and_then(|slicing| self.slices(&hit.key, slicing, &hit.fields()));
+        Source::stored(hit, slices, now)
+    }
+
+    /// The slices of the response at `key`, which has these fields.
+    pub(super) fn slices(&self, key: &[u8], slicing: Slicing, fields: &HeaderMap) -> Option<Slices> {
+        // What it brings is for everybody, and its head came without credentials.
+        let mut request = self.outgoing_for_all();
+        request.remove(header::AUTHORIZATION);
+        let job = SliceJob {
+            worker: self.worker.clone(),
+            target: self.target.clone(),
+            request,
+            manifest: Arc::new(Manifest::of(key, slicing, fields)?),
+            hints: self.hints(),
+        };
+        Some(Slices { job, only_if_cached: self.asked.directives.only_if_cached })
     }
 
     /// Whom to ask for the rest of a body of `len` bytes that came with these fields.

@@ -5,18 +5,20 @@ use std::sync::Arc;
 
 use http::{StatusCode, header};
 
-use super::ask::Ask;
+use super::{ask::Ask, slices::SLICES};
 use crate::{
     clock::unix_millis,
     fetch::{self, Alone, Job},
-    fill::{Cursor, Fill, FillHead, Verdict},
+    fill::{Cursor, Fill},
     fills::Role,
     keep,
     lookup::{self, Found, Hit},
     reader::Reader,
     reason::{Bypass, NotStored, OriginFailure, Outcome},
-    respond::{Answer, Source, failed, respond},
+    respond::{Answer, Source, SourceBody, failed, respond},
     rules::{self, Failure, Reuse, validate, vary},
+    slices::First,
+    verdict::{FillHead, Verdict},
 };
 
 impl Ask {
@@ -88,8 +90,16 @@ impl Ask {
             fill: fill.clone(),
             hints: self.hints(),
             interim: Some(self.interim.clone()),
+            slices: self.first_slice(&fill.key),
             for_range: self.headers.contains_key(header::RANGE),
         }
+    }
+
+    /// What of an object that is wanted in slices is asked for first. An answer to credentials is seldom shared.
+    fn first_slice(&self, key: &[u8]) -> Option<First> {
+        let size = self.target.action.slice.filter(|_| !self.headers.contains_key(header::AUTHORIZATION))?;
+        let is_new = self.worker.proxy.unshared.recently(key).is_none();
+        is_new.then(|| First::new(size, self.headers.get(header::RANGE)))
     }
 
     /// `stale-while-revalidate`: unless somebody is at it already. What it brings is for everybody, so it is not asked
@@ -114,6 +124,7 @@ impl Ask {
                 let status = format!("picaflor; fwd={fwd}; fwd-status={}{stored}", head.status.as_u16());
                 self.arriving(&head, cursor, false, &status, Outcome::Miss)
             }
+            Verdict::Sliced(head) => self.sliced(&head, false, fwd),
             Verdict::Confirmed(hit, fields, _) => self.revalidated(&hit, &fields, fwd),
             Verdict::Alone(why) if self.is_particular() => {
                 // It was asked for whole, to be stored; as it is not, this client's own words count.
@@ -131,7 +142,7 @@ impl Ask {
                 _ => self.alone(response, fwd, "status").await,
             },
             Verdict::Failed(failure) => self.without_origin(stale.as_ref(), failure),
-            Verdict::Waiting | Verdict::Stored => failed(OriginFailure::Closed.into()),
+            Verdict::Waiting | Verdict::Stored | Verdict::Changed => failed(OriginFailure::Closed.into()),
         }
     }
 
@@ -144,6 +155,10 @@ impl Ask {
                 let status = format!("picaflor; fwd={fwd}; fwd-status={}; collapsed", head.status.as_u16());
                 fits.then(|| self.arriving(&head, cursor, true, &status, Outcome::Collapsed))
             }
+            Verdict::Sliced(head) => {
+                let fits = vary::values(&head.names, &self.headers) == head.values;
+                fits.then(|| self.sliced(&head, true, fwd))
+            }
             Verdict::Confirmed(hit, fields, None) => Some(self.revalidated(&hit, &fields, fwd)),
             Verdict::ServerError => {
                 let hit = stale.filter(|hit| self.survives(hit, Failure::ServerError))?;
@@ -152,7 +167,7 @@ impl Ask {
             // Asking again at once would end the same way.
             Verdict::Failed(why) => Some(self.without_origin(stale, why)),
             Verdict::Stored => self.look_again(stale).await.map(|hit| self.fresh(&hit)),
-            Verdict::Confirmed(_, _, Some(_)) | Verdict::Alone(_) | Verdict::Waiting => None,
+            Verdict::Confirmed(_, _, Some(_)) | Verdict::Alone(_) | Verdict::Waiting | Verdict::Changed => None,
         }
     }
 
@@ -162,15 +177,28 @@ impl Ask {
         if let Some(len) = head.len.filter(|len| *len > keep::SMALL) {
             reader.or_from(self.rest(&head.fields, len));
         }
-        let source = Source::arriving(head, Box::new(reader), shared, unix_millis());
+        let source = Source::arriving(head, SourceBody::Fill(Box::new(reader)), shared, unix_millis());
         let (parts, kind) = respond(source, &self.method, &self.headers, status);
         Answer::new(parts, kind, outcome)
+    }
+
+    /// Of an object whose head has come with a slice of it.
+    fn sliced(&self, head: &FillHead, shared: bool, fwd: &'static str) -> Answer {
+        let Some(slices) = head.slicing.and_then(|slicing| self.slices(&head.key, slicing, &head.fields)) else {
+            return failed(OriginFailure::Closed.into());
+        };
+        let source = Source::arriving(head, SourceBody::Sliced(slices), shared, unix_millis());
+        let how = if shared { "collapsed" } else { "stored" };
+        let outcome = if shared { Outcome::Collapsed } else { Outcome::Miss };
+        let status = format!("picaflor; fwd={fwd}; fwd-status=206; {how}; detail={SLICES}");
+        let (parts, kind) = respond(source, &self.method, &self.headers, &status);
+        Answer::new(parts, kind, outcome).because(SLICES)
     }
 
     fn revalidated(&self, hit: &Hit, fields: &http::HeaderMap, fwd: &str) -> Answer {
         let now = unix_millis();
         let ttl = hit.head.policy.remaining(now).div_euclid(1000);
-        let mut source = Source::stored(hit, now);
+        let mut source = self.source(hit, now);
         let age = source.fields.remove(header::AGE);
         source.fields = fields.clone();
         if let Some(age) = age {

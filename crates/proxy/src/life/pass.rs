@@ -117,8 +117,7 @@ impl Ask {
         let new = response.headers();
         let same = |name: &http::HeaderName| new.get(name).is_none_or(|value| fields.get(name) == Some(value));
         let len = new.get(header::CONTENT_LENGTH).and_then(|len| len.to_str().ok()?.parse::<u64>().ok());
-        let unchanged =
-            same(&header::ETAG) && same(&header::LAST_MODIFIED) && len.is_none_or(|len| len == hit.object.len());
+        let unchanged = same(&header::ETAG) && same(&header::LAST_MODIFIED) && len.is_none_or(|len| len == hit.len());
         if !unchanged {
             taking::drop_response(proxy, &self.target.key, &hit.key).await;
             return;

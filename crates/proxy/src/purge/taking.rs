@@ -6,12 +6,13 @@
 //! was [swept](super::sweep).
 
 use std::{
+    collections::VecDeque,
     future::Future,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use picaflor::Error;
+use picaflor::{Error, Object, TryGet};
 
 use super::{
     asked::Asked,
@@ -20,15 +21,19 @@ use super::{
     sequence::{Full, NotPinned},
 };
 use crate::{
-    head::{Stored, decode},
+    head::{Head, Stored, decode},
     key, lookup,
     proxy::Proxy,
+    slices::Slicing,
 };
 
 /// How long a purge waits for others to be swept away, where there is no room to note it, before it is refused.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it looks.
 const RETRY: Duration = Duration::from_millis(20);
+
+/// Slices that are deleted at a time.
+const TOGETHER: usize = 64;
 
 /// Why a purge is not acknowledged.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -123,8 +128,39 @@ pub(crate) fn invalidate_group(proxy: &Arc<Proxy>, url_key: &[u8], name: &str) {
     drop(tokio::spawn(async move { purges.pinned(&record, pin.await) }));
 }
 
+/// Takes out the slices of the response at `key`, which is this object. Nothing finds them once that has gone: this gives
+/// their space back.
+pub(crate) async fn drop_slices(proxy: &Proxy, key: &[u8], object: &Object) {
+    let Stored::Response(Head { slicing: Some(slicing), .. }) = *object.decoded(decode) else { return };
+    let keys = slicing.keys(key).filter(|slice| !matches!(proxy.store.try_get(slice), TryGet::Absent(_)));
+    let mut begun: VecDeque<_> = VecDeque::new();
+    // Many share a commit.
+    for slice in keys {
+        begun.push_back(proxy.store.begin_delete(&slice));
+        if begun.len() >= TOGETHER
+            && let Some(oldest) = begun.pop_front()
+        {
+            let _ = oldest.await;
+        }
+    }
+    for deleted in begun {
+        let _ = deleted.await;
+    }
+}
+
+/// Takes out the head of an object at `key` that is cut in this way, and its slices.
+pub(crate) async fn drop_sliced(proxy: &Proxy, url_key: &[u8], key: &[u8], cut: Slicing) {
+    let Some((object, _)) = lookup::object(&proxy.store, key).await else { return };
+    if matches!(*object.decoded(decode), Stored::Response(Head { slicing, .. }) if slicing == Some(cut)) {
+        drop_response(proxy, url_key, key).await;
+    }
+}
+
 /// Takes one response, at `key`, of a URL out of the store.
 pub(crate) async fn drop_response(proxy: &Proxy, url_key: &[u8], key: &[u8]) {
+    if let Some((object, _)) = lookup::object(&proxy.store, key).await {
+        drop_slices(proxy, key, &object).await;
+    }
     if proxy.store.delete_async(key).await.is_err() {
         let _ = proxy.purges.note(Selector::keys([url_key].into_iter()), false);
     }
@@ -223,6 +259,11 @@ async fn take_one(proxy: &Proxy, url_key: &[u8], seq: u64) -> Result<usize, Erro
         own = if is_older(proxy, url_key, seq).await { own } else { None };
     }
     let keys = || variants.iter().map(Vec::as_slice).chain(own);
+    for key in keys() {
+        if let Some((object, _)) = lookup::object(&proxy.store, key).await {
+            drop_slices(proxy, key, &object).await;
+        }
+    }
     // All are begun before one is waited for: where each is to be durable, they share a commit.
     let heads: Vec<_> = keys().map(|key| proxy.store.begin_delete(&key::newer_head(key))).collect();
     let responses: Vec<_> = keys().map(|key| proxy.store.begin_delete(key)).collect();
@@ -295,7 +336,7 @@ mod tests {
             let policy = Policy::of(0, 1);
             let newer = proxy.purges.begin(&keys[1]).seq;
             let note = Note { policy: &policy, received: 0, seq: newer, tags: &[] };
-            let metadata = head::encode(http::StatusCode::OK, &http::HeaderMap::new(), &note, None);
+            let metadata = head::encode(http::StatusCode::OK, &http::HeaderMap::new(), &note, head::Body::Here);
             proxy.store.put_with(&keys[1], b"new", &picaflor::PutOptions::new().metadata(metadata)).unwrap();
         });
         drop(fetch);

@@ -20,6 +20,7 @@ mod ranges;
 mod reload;
 mod rules;
 mod scrape;
+mod slices;
 mod sweep;
 mod tls;
 mod trust;

@@ -62,6 +62,15 @@ impl Nginx {
         Command::new("chmod").args(["-R", "a+rX"]).arg(self.folder.path()).status().unwrap();
     }
 
+    /// Status and bytes of body of each answer for this path so far.
+    pub(crate) fn log(&self, path: &str) -> Vec<(u16, usize)> {
+        let log = std::fs::read_to_string(self.folder.path().join("access.log")).unwrap_or_default();
+        let lines = log.lines().filter_map(|line| line.split_once(&format!(" {path} HTTP/1.1\" "))?.1.split_once(' '));
+        lines
+            .map(|(status, rest)| (status.parse().unwrap(), rest.split(' ').next().unwrap().parse().unwrap()))
+            .collect()
+    }
+
     /// So often and no more; nginx writes its log behind its answers.
     pub(crate) fn was_asked(&self, path: &str, times: usize) {
         let count = || {
