@@ -1,5 +1,5 @@
-//! The body of a response to a client: nothing, bytes in memory, pieces of a stored object, slices of one, a fetch that is still
-//! arriving, or an origin's body passed on. It ends in a
+//! The body of a response to a client: nothing, bytes in memory, pieces of a stored object, slices of one, a fetch
+//! that is still arriving, or an origin's body passed on. It ends in a
 //! [`Guard`] that tells the connection, the counters and the access log.
 
 use std::{

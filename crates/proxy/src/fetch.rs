@@ -4,7 +4,8 @@
 //! 2. Decide what the head means, and say so: confirmed, streaming, for one alone, server error, failed.
 //! 3. Streaming: each piece goes to the store and to the readers; at the end the response is stored.
 //! 4. Where slices are wanted, the first request is for one of them. What comes is then two things: the head of the
-//!    whole, which is stored without a body, and the slice, which streams on as a fetch of its own. An origin that sends no part, or one that may be of any version, is asked as without.
+//!    whole, which is stored without a body, and the slice, which streams on as a fetch of its own. An origin that
+//!    sends no part, or one that may be of any version, is asked as without.
 //!
 //! It runs on its own, so no client that leaves can end it; only when all have left, and much is still to come, does
 //! it stop. Whatever happens, the verdict is given and the fill is ended: nobody waits for ever.
@@ -146,8 +147,8 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Arriving>>) {
     }
 }
 
-/// What there is to tell of, other than slices, and when it was asked for; `None` if all is told. Where no slices can be
-/// made of it, it is asked for as without.
+/// What there is to tell of, other than slices, and when it was asked for; `None` if all is told. Where no slices can
+/// be made of it, it is asked for as without.
 async fn part_or_whole(
     job: &Job,
     mut result: Result<Response<Arriving>, NoAnswer>,
@@ -378,13 +379,13 @@ async fn sliced(job: &Job, response: Response<Arriving>, keeper: Keeper, first: 
     }
     let n = slicing.at(first.range.start);
     if manifest.has(n, &response)
-        && let Role::First(fill) =
+        && let Role::First(beginning) =
             proxy.fills.enter(&job.target.key, &key::slice(&manifest.key, slicing.nonce, n), false)
     {
         let Job { worker, target, request, hints, .. } = job;
         let (worker, target, request, hints) = (worker.clone(), target.clone(), request.clone(), hints.clone());
         let job = SliceJob { worker, target, request, manifest: Arc::new(manifest), hints };
-        slice::spawn(job, n, fill, Some((response, begun)));
+        slice::spawn(job, n, beginning.begun(), Some((response, begun)));
     }
     job.fill.decide(Verdict::Sliced(head));
     let result = keeper.finish(&job.fill).await;

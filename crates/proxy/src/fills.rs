@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     config::CacheConfig,
     fill::{Bounds, Budget, Fill},
+    verdict::Verdict,
 };
 
 /// The fetches in progress, by key.
@@ -19,11 +20,38 @@ pub(crate) struct Fills {
 }
 
 /// What a miss finds.
-pub(crate) enum Role {
+pub(crate) enum Role<'a> {
     /// No fetch of this is under way yet: run it.
-    First(Arc<Fill>),
+    First(Beginning<'a>),
     /// Somebody does.
     Waiter(Arc<Fill>),
+}
+
+/// A fetch that others wait for already. If it is not begun after all, because its first client has left or the store
+/// has it by now, they look again.
+pub(crate) struct Beginning<'a> {
+    fills: &'a Fills,
+    url_key: &'a [u8],
+    fill: Arc<Fill>,
+    is_begun: bool,
+}
+
+impl Beginning<'_> {
+    /// From now on its task sees to it.
+    pub(crate) fn begun(mut self) -> Arc<Fill> {
+        self.is_begun = true;
+        self.fill.clone()
+    }
+}
+
+impl Drop for Beginning<'_> {
+    fn drop(&mut self) {
+        if !self.is_begun {
+            self.fill.decide(Verdict::Stored);
+            self.fills.leave(self.url_key, &self.fill);
+            self.fill.abandon();
+        }
+    }
 }
 
 impl Fills {
@@ -40,14 +68,14 @@ impl Fills {
 
     /// Joins the fetch of `key`, or begins it. `url_key` is the key without the variant. One `for_new` joins none whose
     /// head has come: then it begins another, which others join instead.
-    pub(crate) fn enter(&self, url_key: &[u8], key: &[u8], for_new: bool) -> Role {
+    pub(crate) fn enter<'a>(&'a self, url_key: &'a [u8], key: &[u8], for_new: bool) -> Role<'a> {
         let mut shard = self.shard(url_key).lock();
         if let Some(fill) = shard.get(key).filter(|fill| !for_new || !fill.is_decided()) {
             return Role::Waiter(fill.clone());
         }
         let fill = self.alone(key);
         shard.insert(key.to_vec(), fill.clone());
-        Role::First(fill)
+        Role::First(Beginning { fills: self, url_key, fill, is_begun: false })
     }
 
     /// A fetch that no other request can join.

@@ -31,6 +31,7 @@ use crate::{
     reason::{Bypass, Denied, Outcome},
     respond::{Answer, denied, options},
     rules::{Reuse, validate},
+    sliced::NoSlice,
     target::{self, Target},
     tunnel::Held,
 };
@@ -178,6 +179,26 @@ fn bypass(request: &Parts, target: &Target, body: &Incoming) -> Option<Bypass> {
 }
 
 impl Ask {
+    /// GET and HEAD, of what may be in slices: another version is begun with as long as the client has heard nothing.
+    async fn in_slices(self) -> Answer {
+        if self.target.action.slice.is_none() {
+            return self.cached().await;
+        }
+        let mut why = NoSlice::Changed;
+        for _ in 0..slices::VERSIONS {
+            let mut answer = self.clone().cached().await;
+            match slices::begin(&mut answer).await {
+                Ok(()) => return answer,
+                Err(NoSlice::Changed) => {}
+                Err(other) => {
+                    why = other;
+                    break;
+                }
+            }
+        }
+        self.without_slices(why).await
+    }
+
     /// GET and HEAD: the store first.
     async fn cached(self) -> Answer {
         let found = lookup::find(self.worker.proxy.stored(), &self.target.key, &self.headers).await;

@@ -1,5 +1,5 @@
-//! Parts of a body in order: text, and bytes of a stored object, read piece by piece. Where a stored part breaks off, the origin is
-//! asked for the rest.
+//! Parts of a body in order: text, and bytes of a stored object, read piece by piece. Where a stored part breaks off,
+//! the origin is asked for the rest.
 
 use picaflor::{Chunks, Object};
 use std::{

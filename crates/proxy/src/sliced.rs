@@ -97,26 +97,25 @@ impl Slices {
             if self.only_if_cached {
                 return Err(NoSlice::OnlyIfCached);
             }
-            let (fill, is_first) = match proxy.fills.enter(&target.key, &key, false) {
-                Role::First(fill) => (fill, true),
-                Role::Waiter(fill) => (fill, false),
+            let fill = match proxy.fills.enter(&target.key, &key, false) {
+                Role::First(beginning) => {
+                    // Between our look into the store and this, another fetch may have ended.
+                    if let Some(stored) = self.stored(&key, n).await {
+                        return Ok(stored);
+                    }
+                    return self.fetch(n, beginning.begun()).await;
+                }
+                Role::Waiter(fill) => fill,
             };
-            let cursor = match fill.join() {
-                Some(cursor) => cursor,
-                None if fill.over(proxy.config.cache.collapse_patience.0).await => continue,
-                None => return self.fetch(n, proxy.fills.alone(&key)).await,
+            let Some(cursor) = fill.join() else {
+                if fill.over(proxy.config.cache.collapse_patience.0).await {
+                    continue;
+                }
+                return self.fetch(n, proxy.fills.alone(&key)).await;
             };
-            if !is_first {
-                return arriving(&fill, cursor, true).await;
+            if let Some(opened) = arriving(&fill, cursor, true).await {
+                return opened;
             }
-            // Between our look into the store and this, another fetch may have ended.
-            if let Some(stored) = self.stored(&key, n).await {
-                fill.decide(Verdict::Stored);
-                proxy.fills.leave(&target.key, &fill);
-                fill.abandon();
-                return Ok(stored);
-            }
-            return self.fetch(n, fill).await;
         }
         Err(NoSlice::Refused)
     }
@@ -124,7 +123,7 @@ impl Slices {
     async fn fetch(&self, n: u64, fill: Arc<Fill>) -> Result<Opened, NoSlice> {
         let cursor = fill.join().ok_or(NoSlice::Refused)?;
         slice::spawn(self.job.clone(), n, fill.clone(), None);
-        arriving(&fill, cursor, false).await
+        arriving(&fill, cursor, false).await.unwrap_or(Err(NoSlice::Refused))
     }
 
     /// The slice in the store, if it is whole and no purge took it.
@@ -188,13 +187,15 @@ fn parts(pieces: &VecDeque<Piece>) -> impl Iterator<Item = &Range<u64>> {
     })
 }
 
-async fn arriving(fill: &Fill, cursor: Cursor, shared: bool) -> Result<Opened, NoSlice> {
-    match fill.verdict().await {
+/// What a fetch of a slice has come to; `None` if it is stored.
+async fn arriving(fill: &Fill, cursor: Cursor, shared: bool) -> Option<Result<Opened, NoSlice>> {
+    Some(match fill.verdict().await {
         Verdict::Streaming(_) => Ok(Opened::Arriving { cursor, shared }),
+        Verdict::Stored => return None,
         Verdict::Changed => Err(NoSlice::Changed),
         Verdict::Failed(why) => Err(NoSlice::Failed(why)),
         _ => Err(NoSlice::Refused),
-    }
+    })
 }
 
 enum Way {

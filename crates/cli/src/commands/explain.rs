@@ -119,6 +119,10 @@ fn rows(found: &Value, now: u64) -> Vec<(String, String)> {
     if number(found, "/tags") > 0 {
         row("tags", human::count(number(found, "/tags")));
     }
+    if let Some(slices) = found.get("slices").filter(|slices| !slices.is_null()) {
+        let [count, stored] = ["/count", "/stored"].map(|name| human::count(number(slices, name)));
+        row("in slices", format!("{count} of {}, {stored} of them stored", human::size(number(slices, "/bytes"))));
+    }
     let places: Vec<&Value> = list(found, "places").collect();
     let lies = match places[..] {
         [] => "in memory only, yet".into(),

@@ -1,8 +1,8 @@
 //! Large objects in slices, and `kill -9` between them.
 
-use std::fs;
+use std::{fs, process::Command};
 
-use crate::kit::{Origin, Serve, field, is_hit, noise, ok, reply};
+use crate::kit::{Origin, Serve, TOKEN, field, is_hit, noise, ok, reply};
 
 const SLICE: usize = 1 << 20;
 
@@ -49,6 +49,12 @@ fn slices_hold_after_a_kill_and_no_body_is_of_two_versions() {
     serve.settle();
     let asked = ranges(&first);
     assert_eq!((asked.len(), asked.iter().filter(|range| *range == "bytes=0-1048575").count()), (7, 1), "{asked:?}");
+    let explain = Command::new(env!("CARGO_BIN_EXE_picaflor"))
+        .args(["explain", "--token", TOKEN, "--admin", &format!("http://{}", serve.admin), "http://test.example/iso"])
+        .output()
+        .unwrap();
+    let explained = String::from_utf8_lossy(&explain.stdout);
+    assert!(explained.contains("7 of 1 MiB, 7 of them stored"), "{explain:?}");
     serve.kill();
     // Another origin, and another version, while some of the old one is stored.
     let second = origin(&new, "new");

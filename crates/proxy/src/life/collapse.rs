@@ -24,22 +24,21 @@ use crate::{
 impl Ask {
     /// A GET that the store cannot answer as it is.
     pub(crate) async fn fetch(self, key: Vec<u8>, stale: Option<Hit>, fwd: &'static str) -> Answer {
-        let proxy = &self.worker.proxy;
+        let (worker, target) = (self.worker.clone(), self.target.clone());
+        let proxy = &worker.proxy;
         let authorized = self.headers.contains_key(header::AUTHORIZATION).then_some(Bypass::Authorization);
         let unshared = proxy.unshared.recently(&key).or(authorized);
         if let Some(why) = unshared.filter(|_| self.is_particular() && stale.is_none()) {
             return self.pass_empty(why).await;
         }
         if unshared.is_none() {
-            match proxy.fills.enter(&self.target.key, &key, self.asked.is_for_new()) {
-                Role::First(fill) => {
+            match proxy.fills.enter(&target.key, &key, self.asked.is_for_new()) {
+                Role::First(beginning) => {
                     // Between our look into the store and this, another fetch may have ended.
                     if let Some(hit) = self.look_again(stale.as_ref()).await {
-                        fill.decide(Verdict::Stored);
-                        proxy.fills.leave(&self.target.key, &fill);
-                        fill.abandon();
                         return self.fresh(&hit);
                     }
+                    let fill = beginning.begun();
                     return self.first(fill, stale, fwd).await;
                 }
                 Role::Waiter(fill) => {
@@ -105,7 +104,8 @@ impl Ask {
     /// `stale-while-revalidate`: unless somebody is at it already. What it brings is for everybody, so it is not asked
     /// for in this client's name.
     pub(crate) fn revalidate_behind(&self, hit: &Hit) {
-        if let Role::First(fill) = self.worker.proxy.fills.enter(&self.target.key, &hit.key, false) {
+        if let Role::First(beginning) = self.worker.proxy.fills.enter(&self.target.key, &hit.key, false) {
+            let fill = beginning.begun();
             let mut job = self.job(&fill, Some(hit.clone()));
             job.request.remove(header::AUTHORIZATION);
             job.interim = None;

@@ -13,29 +13,25 @@ use crate::{
 pub(super) const SLICES: &str = "slices";
 
 /// How many versions an answer is begun with.
-const VERSIONS: usize = 3;
+pub(super) const VERSIONS: usize = 3;
+
+/// Opens the first slice of an answer that is in slices.
+pub(super) async fn begin(answer: &mut Answer) -> Result<(), NoSlice> {
+    if let Kind::Sliced(sliced) = &mut answer.kind {
+        let begun = sliced.begin().await?;
+        told(answer, begun);
+    }
+    Ok(())
+}
 
 impl Ask {
-    /// GET and HEAD, of what may be in slices.
-    pub(super) async fn in_slices(self) -> Answer {
-        if self.target.action.slice.is_none() {
-            return self.cached().await;
+    /// The answer where no slice is to be had.
+    pub(super) async fn without_slices(self, why: NoSlice) -> Answer {
+        match why {
+            NoSlice::Changed | NoSlice::Refused => self.pass_empty(Bypass::SliceNotSent).await,
+            NoSlice::Failed(why) => self.without_origin(None, why),
+            NoSlice::OnlyIfCached => self.only_if_cached(),
         }
-        for _ in 0..VERSIONS {
-            let mut answer = self.clone().cached().await;
-            let Kind::Sliced(sliced) = &mut answer.kind else { return answer };
-            match sliced.begin().await {
-                Ok(begun) => {
-                    told(&mut answer, begun);
-                    return answer;
-                }
-                Err(NoSlice::Changed) => {}
-                Err(NoSlice::Refused) => break,
-                Err(NoSlice::Failed(why)) => return self.without_origin(None, why),
-                Err(NoSlice::OnlyIfCached) => return self.only_if_cached(),
-            }
-        }
-        self.pass_empty(Bypass::SliceNotSent).await
     }
 }
 

@@ -128,8 +128,8 @@ pub(crate) fn invalidate_group(proxy: &Arc<Proxy>, url_key: &[u8], name: &str) {
     drop(tokio::spawn(async move { purges.pinned(&record, pin.await) }));
 }
 
-/// Takes out the slices of the response at `key`, which is this object. Nothing finds them once that has gone: this gives
-/// their space back.
+/// Takes out the slices of the response at `key`, which is this object. Nothing finds them once that has gone: this
+/// gives their space back.
 pub(crate) async fn drop_slices(proxy: &Proxy, key: &[u8], object: &Object) {
     let Stored::Response(Head { slicing: Some(slicing), .. }) = *object.decoded(decode) else { return };
     let keys = slicing.keys(key).filter(|slice| !matches!(proxy.store.try_get(slice), TryGet::Absent(_)));
