@@ -1,6 +1,14 @@
 //! Large objects in slices: a real nginx says what it was asked for, and what that cost.
 
-use std::{io::Write, path::Path, process::Command};
+use std::{
+    io::Write,
+    path::Path,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
 
 use crate::{
     kit::{Door, Message, Origin, Proxy, answer, eventually, ok},
@@ -192,6 +200,63 @@ fn one_that_is_confirmed_keeps_its_slices_and_one_that_is_not_loses_them() {
     assert!(proxy.get("/large").body == new);
 }
 
+#[test]
+fn whatever_changes_and_is_purged_no_body_is_of_two_versions() {
+    let versions: Arc<Vec<Vec<u8>>> = Arc::new((0..4).map(|n| noise(3 * SLICE + n, 20 + n as u64)).collect());
+    let current = Arc::new(AtomicUsize::new(0));
+    let (bodies, now) = (versions.clone(), current.clone());
+    let origin = Origin::start(move |request, stream| {
+        let n = now.load(SeqCst);
+        let fields = format!("cache-control: max-age=60\netag: \"{n}\"");
+        let Some((first, last)) = request.field("range").strip_prefix("bytes=").and_then(|set| set.split_once('-'))
+        else {
+            return ok(stream, &fields, &bodies[n]);
+        };
+        let (first, end) = (first.parse::<usize>().unwrap(), last.parse::<usize>().unwrap() + 1);
+        if first >= bodies[n].len() {
+            return answer(stream, "416 Range Not Satisfiable", "", b"");
+        }
+        let end = end.min(bodies[n].len());
+        let head = format!("{fields}\ncontent-range: bytes {first}-{}/{}", end - 1, bodies[n].len());
+        answer(stream, "206 Partial Content", &head, &bodies[n][first..end])
+    });
+    let proxy = Proxy::before(&origin.url(), RULE);
+    let (whole, cut) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for client in 0..4_u8 {
+            let (proxy, versions, whole, cut, current) = (&proxy, &versions, &whole, &cut, &current);
+            scope.spawn(move || {
+                for (round, byte) in noise(60, u64::from(client) + 40).into_iter().enumerate() {
+                    if client == 0 && round % 4 == 0 {
+                        current.store(usize::from(byte) % versions.len(), SeqCst);
+                    }
+                    if client == 1 && round % 9 == 0 {
+                        assert_eq!(proxy.purge("http://test.example/large").status(), 200);
+                    }
+                    let start = usize::from(byte) * 3 * SLICE / 256;
+                    let fields =
+                        if round % 3 == 0 { vec![] } else { vec![format!("range: bytes={start}-{}", start + SLICE)] };
+                    let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+                    let mut connection = proxy.client();
+                    connection.write("GET", "/large", &fields, b"");
+                    let Some(reply) = connection.read("GET") else {
+                        cut.fetch_add(1, SeqCst);
+                        continue;
+                    };
+                    let version: usize = reply.field("etag").trim_matches('"').parse().unwrap();
+                    let body = &versions[version];
+                    let expected =
+                        if reply.status() == 200 { &body[..] } else { &body[start..body.len().min(start + SLICE + 1)] };
+                    assert!(reply.body == expected, "{:?}", reply.fields);
+                    whole.fetch_add(1, SeqCst);
+                }
+            });
+        }
+    });
+    let (whole, cut) = (whole.into_inner(), cut.into_inner());
+    assert!(whole > 100, "{whole} whole, {cut} broken off");
+}
+
 /// A server of ranges that a test can hold, and make worse.
 fn ranged(fields: &'static str, body: Vec<u8>, door: Option<Door>) -> Origin {
     Origin::start(move |request, stream| {
@@ -210,7 +275,8 @@ fn ranged(fields: &'static str, body: Vec<u8>, door: Option<Door>) -> Origin {
 #[test]
 fn all_who_want_a_slice_share_its_fetch() {
     let (body, door) = (noise(4 * SLICE, 10), Door::default());
-    let origin = ranged("cache-control: max-age=60\netag: \"e\"", body.clone(), Some(door.clone()));
+    let fields = "cache-control: max-age=60\netag: \"e\"\ncontent-digest: sha-256=:of+the+part:";
+    let origin = ranged(fields, body.clone(), Some(door.clone()));
     let proxy = Proxy::before(&origin.url(), &format!("workers = 1\n{RULE}"));
     let mut clients: Vec<_> = (0..20).map(|_| proxy.client()).collect();
     clients.iter_mut().for_each(|client| client.write("GET", "/large", &[], b""));
@@ -218,7 +284,8 @@ fn all_who_want_a_slice_share_its_fetch() {
     eventually("they are asked for", || origin.count() > 0);
     door.open();
     for client in &mut clients {
-        assert!(client.read("GET").unwrap().body == body);
+        let whole = client.read("GET").unwrap();
+        assert!(whole.body == body && whole.field("content-digest").is_empty(), "{:?}", whole.fields);
         assert!(client.read("GET").unwrap().body == body[700_000..700_010]);
     }
     assert_eq!(origin.count(), 4);
