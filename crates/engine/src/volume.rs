@@ -93,7 +93,7 @@ impl Volume {
         self.appender.append(draft, class, beside, old, purpose)
     }
 
-    /// Seals and writes everything, takes a checkpoint, and takes no more puts.
+    /// Seals and writes everything, takes a checkpoint, takes no more puts, and says that this was a close.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
         if let Some(failure) = self.log.commits.failure() {
             return if matches!(failure, Error::Closed) { Ok(()) } else { Err(failure) };
@@ -119,6 +119,9 @@ impl Volume {
         let _turn = self.catalog.places.as_ref().map(|places| places.turn());
         self.catalog.places.as_ref().map_or(Ok(()), |places| places.close())?;
         self.log.commits.fail(Error::Closed);
+        if self.log.superblock().running {
+            self.log.write_superblock(|block| block.running = false)?;
+        }
         Ok(())
     }
 

@@ -75,6 +75,7 @@ pub(super) fn fresh(found: &Found, shared: &Shared, identity: &Identity, number:
         durable: 0,
         sealed_below: 0,
         doubt: Doubt::default(),
+        running: false,
         layout,
         preset: shared.preset.number(),
         threshold: if matches!(layout, Layout::Slots | Layout::SlotsScanned) { shared.options.threshold } else { 0 },
