@@ -273,6 +273,9 @@ pub struct LowRule {
     /// The store is not asked, and keeps nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bypass: Option<bool>,
+    /// The origin is told the class of the client's device, and a response is for all of that class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_class: Option<bool>,
     /// As `cache.client_directives`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_directives: Option<ClientDirectives>,

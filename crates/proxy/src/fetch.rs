@@ -303,7 +303,7 @@ async fn prepare(
         return Err(NotStored::TooLarge);
     }
     let tags = tags::of(&fields, &job.target.key)?;
-    let names = vary::names(&fields, exchange.for_origin).ok_or(NotStored::VaryStar)?;
+    let names = job.target.action.selecting(&fields, exchange.for_origin).ok_or(NotStored::VaryStar)?;
     let values = vary::values(&names, &job.client);
     let (key, variant) = if names.is_empty() {
         (job.target.key.clone(), None)

@@ -32,6 +32,7 @@ mod clock;
 pub mod config;
 mod conn;
 mod connections;
+mod device;
 mod dial;
 mod explain;
 mod fast;

@@ -18,9 +18,9 @@ use parking_lot::RwLock;
 
 use crate::{
     config::{ClientDirectives, LowRule, Size, Span},
-    key,
+    device, key,
     reason::NotStored,
-    rules::Policy,
+    rules::{Policy, vary},
     slices, wild,
 };
 
@@ -34,6 +34,8 @@ pub(crate) struct Action {
     stale_while_revalidate: Option<u64>,
     stale_if_error: Option<u64>,
     pub(crate) bypass: bool,
+    /// Clients differ by the class of their device.
+    pub(crate) device_class: bool,
     pub(crate) client_directives: Option<ClientDirectives>,
     pub(crate) max_object: Option<u64>,
     /// Bytes of a slice.
@@ -70,11 +72,26 @@ impl Action {
     /// The fields that the origin gets, and by which variants are selected.
     pub(crate) fn on_request(&self, headers: &mut HeaderMap) {
         self.request.apply(headers);
+        if self.device_class {
+            device::tell(headers);
+        }
     }
 
     /// The fields of what the origin sent.
     pub(crate) fn on_response(&self, headers: &mut HeaderMap) {
         self.response.apply(headers);
+        if self.device_class {
+            device::vary(headers);
+        }
+    }
+
+    /// The names of the fields that select among the responses of a URL; `None` if nothing does.
+    pub(crate) fn selecting(&self, response: &HeaderMap, for_origin: bool) -> Option<Vec<String>> {
+        let mut names = vary::names(response, for_origin)?;
+        if self.device_class {
+            device::selecting(&mut names);
+        }
+        Some(names)
     }
 
     /// For how long a response is stored that would be stored as `admitted`.
@@ -129,7 +146,7 @@ impl Action {
 
     /// Whether requests are looked for otherwise than without it.
     fn is_of_requests(&self) -> bool {
-        self.bypass || self.changes_query() || !self.request.is_empty()
+        self.bypass || self.device_class || self.changes_query() || !self.request.is_empty()
     }
 
     fn add(&mut self, later: &Self) {
@@ -141,6 +158,7 @@ impl Action {
         self.max_object = max_object.or(self.max_object);
         self.slice = slice.or(self.slice);
         self.bypass |= later.bypass;
+        self.device_class |= later.device_class;
         if later.changes_query() {
             self.query_keep.clone_from(&later.query_keep);
             self.query_drop.clone_from(&later.query_drop);
@@ -231,6 +249,7 @@ fn rule(low: &LowRule) -> Result<Rule, BadRule> {
         stale_while_revalidate: millis(&low.stale_while_revalidate),
         stale_if_error: millis(&low.stale_if_error),
         bypass: low.bypass.unwrap_or(false),
+        device_class: low.device_class.unwrap_or(false),
         client_directives: low.client_directives,
         max_object: low.max_object.map(|size| size.0),
         slice: slice(low)?,

@@ -114,3 +114,26 @@ fn what_clients_say_of_caches_counts_as_the_rule_says_also_for_what_is_in_memory
         assert_eq!(count() - before, if hits { 2 } else { 0 });
     }
 }
+
+#[test]
+fn a_class_of_devices_shares_what_differs_by_agent() {
+    for fields in ["cache-control: max-age=60", "cache-control: max-age=60\nvary: User-Agent"] {
+        let origin =
+            Origin::start(move |request, stream| ok(stream, fields, request.field("x-device-class").as_bytes()));
+        let proxy = Proxy::before(&origin.url(), "[[rule]]\npath = \"/page\"\ndevice_class = true\n");
+        let agents = [
+            ("user-agent: Mozilla/5.0 (iPhone; CPU iPhone OS 17_0 like Mac OS X) Mobile/15E148", "phone", false),
+            ("user-agent: Mozilla/5.0 (Linux; Android 14; Pixel 8) Chrome/120.0 Mobile Safari/537.36", "phone", true),
+            ("user-agent: Mozilla/5.0 (X11; Linux x86_64; rv:120.0) Gecko/20100101 Firefox/120.0", "desktop", false),
+            ("user-agent: curl/8.0", "desktop", true),
+            ("x-device-class: phone", "desktop", true),
+        ];
+        for (agent, class, is_hit) in agents {
+            let reply = proxy.get_with("/page", &[agent]);
+            assert_eq!((reply.text().as_str(), reply.is_hit()), (class, is_hit), "{agent}");
+            assert_eq!(reply.field("vary"), "User-Agent");
+        }
+        assert_eq!(origin.count(), 2);
+        assert_eq!(proxy.get_with("/other", &["x-device-class: mine"]).text(), "mine", "of no rule");
+    }
+}
