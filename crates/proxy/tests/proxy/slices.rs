@@ -202,7 +202,8 @@ fn one_that_is_confirmed_keeps_its_slices_and_one_that_is_not_loses_them() {
 
 #[test]
 fn whatever_changes_and_is_purged_no_body_is_of_two_versions() {
-    let versions: Arc<Vec<Vec<u8>>> = Arc::new((0..4).map(|n| noise(3 * SLICE + n, 20 + n as u64)).collect());
+    // All of one length: only the validator tells them apart.
+    let versions: Arc<Vec<Vec<u8>>> = Arc::new((0..4).map(|n| noise(3 * SLICE + 7, 20 + 2 * n)).collect());
     let current = Arc::new(AtomicUsize::new(0));
     let (bodies, now) = (versions.clone(), current.clone());
     let origin = Origin::start(move |request, stream| {
@@ -213,9 +214,6 @@ fn whatever_changes_and_is_purged_no_body_is_of_two_versions() {
             return ok(stream, &fields, &bodies[n]);
         };
         let (first, end) = (first.parse::<usize>().unwrap(), last.parse::<usize>().unwrap() + 1);
-        if first >= bodies[n].len() {
-            return answer(stream, "416 Range Not Satisfiable", "", b"");
-        }
         let end = end.min(bodies[n].len());
         let head = format!("{fields}\ncontent-range: bytes {first}-{}/{}", end - 1, bodies[n].len());
         answer(stream, "206 Partial Content", &head, &bodies[n][first..end])
