@@ -98,8 +98,8 @@ impl Volume {
         if let Some(failure) = self.log.commits.failure() {
             return if matches!(failure, Error::Closed) { Ok(()) } else { Err(failure) };
         }
-        if self.catalog.count_staged() > 0 {
-            self.catalog.promise_staged();
+        if self.catalog.waiting().count() > 0 {
+            self.catalog.waiting().promise_all();
             self.room.wait_commit_in_time(self.log.commits.next())?;
         }
         for lane in self.appender.all_lanes() {
@@ -127,7 +127,7 @@ impl Volume {
 
     pub(crate) fn stats(&self) -> VolumeStats {
         let on_ring = || {
-            let live: u64 = (0..self.space.count()).map(|id| u64::from(self.space.live(id))).sum();
+            let live: u64 = (0..self.space.count()).map(|id| u64::from(self.space.live.grains(id))).sum();
             Fill { live: live * GRAIN as u64, free: 0, room: self.medium.map.clusters.len }
         };
         let fill = self.catalog.places.as_ref().map_or_else(on_ring, |places| places.fill());

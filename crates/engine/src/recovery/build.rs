@@ -145,7 +145,7 @@ pub(super) fn build(
         shared: Arc::clone(shared),
         index,
         space: Arc::clone(&space),
-        buffers: Buffers::new(slots, shared.memory.holds_clusters(), packs.then_some(options.pack_order)),
+        buffers: Buffers::new(slots, shared.memory.retention.holds_clusters(), packs.then_some(options.pack_order)),
         placer,
         places,
         tight: AtomicU64::new(u64::MAX),
