@@ -219,7 +219,12 @@ async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, begun: &Beg
     let mut new = not_modified.clone();
     origin::strip_hop_by_hop(&mut new);
     job.target.action.on_response(&mut new);
+    let known_by = stale.head.slicing.and_then(|_| validate::strong(&fields));
     validate::freshen(&mut fields, &new);
+    // A 304 may have a weak one, which says less: slices are told apart by the strong one.
+    if let Some((name, value)) = known_by {
+        fields.insert(name, value);
+    }
     fields.entry(header::DATE).or_insert_with(|| date(received));
     let exchange = Exchange {
         method: &Method::GET,

@@ -203,10 +203,7 @@ impl Ask {
     async fn cached(self) -> Answer {
         let found = lookup::find(self.worker.proxy.stored(), &self.target.key, &self.headers).await;
         match found {
-            // The rule that had it sliced is gone.
-            Found::Hit(hit) if hit.head.slicing.is_some() && self.target.action.slice.is_none() => {
-                self.forward(hit.key, None, "uri-miss").await
-            }
+            Found::Hit(hit) if !self.has_body(&hit) => self.forward(hit.key, None, "uri-miss").await,
             Found::Hit(hit) => match hit.head.policy.reuse(&self.asked, self.now) {
                 Reuse::Fresh => self.fresh(&hit),
                 Reuse::StaleAccepted => self.stale(&hit, "max-stale"),

@@ -107,6 +107,13 @@ impl Ask {
         Answer::new(parts, kind, outcome)
     }
 
+    /// Whether the body of a stored response is to be had: not where the rule is gone by which it is in slices, or the
+    /// validator that they are known by.
+    pub(super) fn has_body(&self, hit: &Hit) -> bool {
+        let can_be_told = |slicing| Manifest::of(&hit.key, slicing, &hit.fields()).is_some();
+        hit.head.slicing.is_none_or(|slicing| self.target.action.slice.is_some() && can_be_told(slicing))
+    }
+
     /// A stored response, as one to answer with.
     pub(super) fn source(&self, hit: &Hit, now: u64) -> Source {
         let slices = hit.head.slicing.and_then(|slicing| self.slices(&hit.key, slicing, &hit.fields()));

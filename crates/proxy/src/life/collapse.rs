@@ -75,7 +75,7 @@ impl Ask {
     async fn look_again(&self, stale: Option<&Hit>) -> Option<Hit> {
         let found = lookup::find(self.worker.proxy.stored(), &self.target.key, &self.headers).await;
         let Found::Hit(hit) = found else { return None };
-        let other = stale.is_none_or(|stale| stale.head.received != hit.head.received);
+        let other = stale.is_none_or(|stale| stale.head.received != hit.head.received) && self.has_body(&hit);
         (other && hit.head.policy.reuse(&self.asked, unix_millis()) == Reuse::Fresh).then_some(hit)
     }
 

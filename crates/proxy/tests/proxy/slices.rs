@@ -255,6 +255,29 @@ fn whatever_changes_and_is_purged_no_body_is_of_two_versions() {
     assert!(whole > 100, "{whole} whole, {cut} broken off");
 }
 
+#[test]
+fn a_weak_validator_of_a_304_does_not_part_a_head_from_its_slices() {
+    let body = noise(2 * SLICE, 50);
+    let whole = body.clone();
+    let origin = Origin::start(move |request, stream| {
+        if request.field("if-none-match") == "\"e\"" {
+            return stream.write_all(b"HTTP/1.1 304 Not Modified\r\netag: W/\"e\"\r\n\r\n").is_ok();
+        }
+        let (first, last) = request.field("range")[6..].split_once('-').unwrap();
+        let (first, last) = (first.parse::<usize>().unwrap(), last.parse::<usize>().unwrap());
+        let head = format!("cache-control: no-cache\netag: \"e\"\ncontent-range: bytes {first}-{last}/{}", whole.len());
+        answer(stream, "206 Partial Content", &head, &whole[first..=last])
+    });
+    let proxy = Proxy::before(&origin.url(), RULE);
+    assert!(proxy.get("/large").body == body);
+    for _ in 0..3 {
+        let again = proxy.get("/large");
+        assert!(again.cache().contains("fwd-status=304") && again.body == body, "{:?}", again.fields);
+        assert_eq!(again.field("etag"), "\"e\"");
+    }
+    assert_eq!(origin.count(), 5);
+}
+
 /// A server of ranges that a test can hold, and make worse.
 fn ranged(fields: &'static str, body: Vec<u8>, door: Option<Door>) -> Origin {
     Origin::start(move |request, stream| {
