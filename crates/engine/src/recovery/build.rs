@@ -138,7 +138,8 @@ pub(super) fn build(
     let least = if divides { u64::from(PAGE_MIN) } else { cluster };
     let slots = ((options.memory / least) as usize + 2 * lanes + 32).min(SLOTS_MAX);
     let index = Index::new(superblock.segment_bits, Arc::clone(&shared.index_bytes));
-    let placer = Placer::new(shared.preset.placement, lanes, shared.hints_max(), index.told_apart_by());
+    let (told_apart_by, counters) = (index.told_apart_by(), Arc::clone(&shared.counters));
+    let placer = Placer::new(shared.preset.placement, lanes, shared.hints_max(), told_apart_by, counters);
     let catalog = Arc::new(Catalog {
         medium: Arc::clone(&medium),
         shared: Arc::clone(shared),

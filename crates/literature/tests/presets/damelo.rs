@@ -434,3 +434,29 @@ fn eight_threads_on_a_real_file_read_what_was_put() {
         );
     }
 }
+
+#[test]
+fn pages_hold_one_group_where_there_are_many_in_turn() {
+    let page = 64 * KIB;
+    let device = counted(64 * MIB);
+    let store = Store::open(paged(&device, page, 32 * MIB)).unwrap();
+    let len = |i: u64| 900 + i as usize % 3000;
+    (0..8000).for_each(|i| put(&store, 1 + (i % 40) as u32, i, len(i)));
+    let written: u64 = (0..8000).map(|i| len(i) as u64 + 100).sum();
+    let stats = store.stats();
+    assert_eq!(stats.counts.lanes_taken_over, 0);
+    assert!(stats.counts.clusters_sealed < written / page * 5 / 4, "{}", stats.counts.clusters_sealed);
+    store.close().unwrap();
+    let pages = groups_by_page(&*device, page);
+    let mixed = pages.values().filter(|groups| groups.len() > 1).count();
+    assert_eq!(mixed, 0, "of {}", pages.len());
+}
+
+#[test]
+fn a_store_says_when_it_has_too_few_lanes() {
+    let device = counted(64 * MIB);
+    let store = Store::open(paged(&device, 64 * KIB, 16 * MIB).with(|o| o.open_buffers = 3)).unwrap();
+    (0..120).for_each(|i| put(&store, 1 + (i % 4) as u32, i, 900));
+    let taken_over = store.stats().counts.lanes_taken_over;
+    assert_eq!(taken_over, 117, "each put but the first three");
+}
