@@ -121,7 +121,8 @@ impl Shared {
         let charge = frame.charge();
         let priority = self.groups.priority(frame.header.group);
         // Where memory holds clusters, only a loved object outlives its own.
-        let alone = !self.memory.holds_clusters() || priority == Priority::Loved && self.memory.holds_loved();
+        let alone = !self.memory.retention.holds_clusters()
+            || priority == Priority::Loved && self.memory.retention.holds_loved();
         // What is larger than a tenth of the tier would push out more than it is worth.
         if alone && charge <= self.tier_budget() / 10 {
             self.reserve_memory(charge, || self.memory.insert(frame, priority, current));

@@ -120,7 +120,7 @@ impl Store {
         // Of two objects on different devices each remembers whose set it is of.
         for volume in self.recovered_volumes().iter().filter(|volume| homes.contains(&volume.medium.number)) {
             volume.catalog.placer.note_named(true);
-            volume.catalog.hint(a, b);
+            volume.catalog.waiting().hint(a, b);
         }
     }
 
@@ -147,7 +147,7 @@ impl Store {
         // One that failed keeps nothing on the others from being durable.
         let mut result = Ok(());
         for volume in self.working() {
-            volume.catalog.promise_staged();
+            volume.catalog.waiting().promise_all();
             result = result.and(volume.room.commit_now());
         }
         result.and(self.losses_are_noted())
@@ -169,7 +169,7 @@ impl Store {
         if !self.shared().options.read_only {
             let mut result = Ok(());
             for volume in self.working() {
-                volume.catalog.promise_staged();
+                volume.catalog.waiting().promise_all();
                 let number = volume.log.commits.next();
                 result = result.and(Arc::clone(&volume.room).commit_async(number).await);
             }
@@ -287,7 +287,7 @@ impl Store {
             live_bytes: grains * GRAIN as u64 + in_tables,
             index_bytes,
             memory_objects: shared.memory.len() as u64
-                + self.recovered_volumes().iter().map(|volume| volume.catalog.count_staged()).sum::<u64>(),
+                + self.recovered_volumes().iter().map(|volume| volume.catalog.waiting().count()).sum::<u64>(),
             memory_used: index_bytes
                 + shared.buffer_bytes.load(Relaxed)
                 + shared.memory.held()

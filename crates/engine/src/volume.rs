@@ -93,13 +93,13 @@ impl Volume {
         self.appender.append(draft, class, beside, old, purpose)
     }
 
-    /// Seals and writes everything, takes a checkpoint, and takes no more puts.
+    /// Seals and writes everything, takes a checkpoint, takes no more puts, and says that this was a close.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
         if let Some(failure) = self.log.commits.failure() {
             return if matches!(failure, Error::Closed) { Ok(()) } else { Err(failure) };
         }
-        if self.catalog.count_staged() > 0 {
-            self.catalog.promise_staged();
+        if self.catalog.waiting().count() > 0 {
+            self.catalog.waiting().promise_all();
             self.room.wait_commit_in_time(self.log.commits.next())?;
         }
         for lane in self.appender.all_lanes() {
@@ -119,12 +119,15 @@ impl Volume {
         let _turn = self.catalog.places.as_ref().map(|places| places.turn());
         self.catalog.places.as_ref().map_or(Ok(()), |places| places.close())?;
         self.log.commits.fail(Error::Closed);
+        if self.log.superblock().running {
+            self.log.write_superblock(|block| block.running = false)?;
+        }
         Ok(())
     }
 
     pub(crate) fn stats(&self) -> VolumeStats {
         let on_ring = || {
-            let live: u64 = (0..self.space.count()).map(|id| u64::from(self.space.live(id))).sum();
+            let live: u64 = (0..self.space.count()).map(|id| u64::from(self.space.live.grains(id))).sum();
             Fill { live: live * GRAIN as u64, free: 0, room: self.medium.map.clusters.len }
         };
         let fill = self.catalog.places.as_ref().map_or_else(on_ring, |places| places.fill());

@@ -70,6 +70,23 @@ fn a_closed_store_opens_with_everything() {
 }
 
 #[test]
+fn a_kill_right_after_a_checkpoint_is_no_close() {
+    // What a cache wrote over since then, nothing may tell of.
+    let device = Arc::new(MemoryDevice::new(64 << 20));
+    let manual = || Store::open(options(&device).with(|o| o.daemons = Daemons::Manual)).unwrap();
+    for opened_after_a_close in [false, true] {
+        let store = manual();
+        store.put(&key(1), &body(1, 3000)).unwrap();
+        store.checkpoint().unwrap();
+        assert_eq!(store.receipt().volumes[0].clean, opened_after_a_close);
+        kill(store);
+        let store = manual();
+        assert!(!store.receipt().volumes[0].clean, "{}", store.receipt());
+        store.close().unwrap();
+    }
+}
+
+#[test]
 fn a_store_closed_in_the_middle_of_a_checkpoint_has_nothing_to_scan() {
     let folder = tempfile::tempdir().unwrap();
     // Large enough that its index takes two slices of a checkpoint.

@@ -67,6 +67,9 @@ pub struct Superblock {
     pub preset: u32,
     /// Uses of clusters of which crashes may have taken the note, until the scrubber has gone over everything since.
     pub doubt: Doubt,
+    /// An opening for writing began, and was not closed: a crash may have taken the note of everything it wrote since
+    /// the newest checkpoint. Not set in the stores of builds that did not keep it.
+    pub running: bool,
 }
 
 /// What of a key says which of several volumes it lies on. Numbers are frozen.
@@ -208,6 +211,8 @@ impl Superblock {
         put(out, 68, self.volume.1.to_le_bytes());
         put(out, 72, self.epoch.to_le_bytes());
         put_ref(out, 80, self.current);
+        // In the first sector, for a torn first superblock leaves the others blank.
+        put(out, 84, u32::from(self.running).to_le_bytes());
         put_ref(out, 104, self.previous);
         put(out, 128, (self.layout as u32).to_le_bytes());
         put(out, 132, (self.spread as u32).to_le_bytes());
@@ -251,6 +256,7 @@ impl Superblock {
             preset: u32_at(bytes, 156),
             sealed_below: u64_at(bytes, 160),
             doubt: Doubt::at(bytes, 168)?,
+            running: u32_at(bytes, 84) == 1,
         };
         if found.threshold > THRESHOLD_MAX {
             return Err(Corrupt::Field("threshold"));

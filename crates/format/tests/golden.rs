@@ -59,6 +59,7 @@ fn superblock_of_three() -> Superblock {
         durable: 0,
         sealed_below: 0,
         doubt: Doubt::default(),
+        running: false,
         preset: 0,
         layout: superblock::Layout::Ring,
         threshold: 0,
@@ -76,6 +77,7 @@ fn check_superblock(name: &str, block: Superblock) {
 fn superblock() {
     check_superblock("superblock", superblock_of_three());
     check_superblock("superblock-preset", Superblock { preset: 12, ..superblock_of_three() });
+    check_superblock("superblock-running", Superblock { running: true, ..superblock_of_three() });
     check_superblock("superblock-spread", Superblock { spread: superblock::Spread::Origin, ..superblock_of_three() });
 }
 
@@ -236,6 +238,7 @@ fn superblock_in_place() {
         durable: 0,
         sealed_below: 0,
         doubt: Doubt::default(),
+        running: false,
         layout: superblock::Layout::NextFit,
         threshold: 0,
         preset: 0,

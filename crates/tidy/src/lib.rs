@@ -11,6 +11,7 @@ mod circles;
 mod docs;
 mod finding;
 mod manifests;
+mod methods;
 mod reach;
 mod rust;
 mod source;

@@ -7,6 +7,9 @@ pub const WIDTH: usize = 120;
 /// for a second room.
 pub const FILE_LINES: usize = 600;
 
+/// Where the types of the engine are, the name of its facade, and most methods that any other has.
+pub const METHODS: (&str, &str, usize) = ("crates/engine/src/", "Store", 30);
+
 /// Which of our crates a crate may name in its `[dependencies]`: arrows point to the ground floor only.
 /// In `[dev-dependencies]` it may also name whatever those use in turn, and [`FOR_TESTS`].
 pub const CRATES: &[(&str, &[&str])] = &[

@@ -28,7 +28,7 @@ impl Reclaimer {
         }
         let was_in_vain = self.state.in_vain.load(Relaxed);
         if self.parts.space.leaving() == 0
-            && self.parts.space.fill().live.saturating_add(self.parts.space.least_gain()) > was_in_vain
+            && self.parts.space.fill().live.saturating_add(self.parts.space.live.least_gain()) > was_in_vain
         {
             return Ok(false);
         }
@@ -46,7 +46,7 @@ impl Reclaimer {
     }
 
     pub(super) fn drop_residents_if_tight(&self) {
-        if !self.parts.shared.memory.holds_clusters() && self.parts.catalog.packs_tightly() {
+        if !self.parts.shared.memory.retention.holds_clusters() && self.parts.catalog.packs_tightly() {
             self.parts.shared.release(self.parts.shared.memory.release_clusters(self.parts.medium.number, 0));
         }
     }
@@ -63,7 +63,7 @@ impl Reclaimer {
                 (most, moves) = (self.parts.space.available() + leaving, 0);
             }
             let Fill { old, young, .. } = self.parts.space.fill();
-            let least = self.parts.space.least_gain();
+            let least = self.parts.space.live.least_gain();
             // A checkpoint makes victims of those that were written since the one before the last.
             let ages = young >= least && checkpoints < CHECKPOINTS / 2 && young > 2 * old;
             let is_enough = leaving > 0 && self.parts.space.available() + leaving > self.appender.kept_from_puts();

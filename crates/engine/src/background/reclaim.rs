@@ -166,7 +166,7 @@ impl Reclaimer {
                 self.parts.space.set(victim, State::Sealed);
             })?;
             let error = match emptied {
-                Emptied::Moved(survivors) if !eviction.keeps_all() || self.parts.space.live(victim) == 0 => {
+                Emptied::Moved(survivors) if !eviction.keeps_all() || self.parts.space.live.grains(victim) == 0 => {
                     break (victim, survivors);
                 }
                 Emptied::Moved(_) => None,
@@ -182,11 +182,11 @@ impl Reclaimer {
                 return Err(error);
             }
         };
-        if self.parts.space.live(victim) > 0 {
+        if self.parts.space.live.grains(victim) > 0 {
             // No frame was found for them, and another may come to lie there.
             self.parts.catalog.drop_leading_to(victim, |_| false);
         }
-        self.parts.space.clear_live(victim);
+        self.parts.space.live.clear(victim);
         add(&self.parts.shared.counters.reclaimed_clusters, 1);
         let wait = survivors > 0 || self.parts.shared.options.mode == Mode::Store;
         let next = if wait { State::Leaving(self.parts.log.commits.next()) } else { State::Free };
@@ -205,7 +205,7 @@ impl Reclaimer {
     fn empty(&self, victim: u32, eviction: Eviction, aged: bool) -> Result<Emptied> {
         let keeps_all = eviction.keeps_all();
         // There every entry is accounted for.
-        if keeps_all && self.parts.space.live(victim) == 0 {
+        if keeps_all && self.parts.space.live.grains(victim) == 0 {
             return Ok(Emptied::Moved(0));
         }
         if let Some(_no_leases) = self.parts.shared.leases.none()
@@ -232,10 +232,10 @@ impl Reclaimer {
             rows => rows.unwrap_or_default(),
         };
         let mut live = self.parts.catalog.entries_of(victim, rows);
-        if keeps_all && !self.parts.space.is_weighed(victim) {
+        if keeps_all && !self.parts.space.live.is_weighed(victim) {
             let bytes = live.iter().map(|(row, _)| row.taken()).sum();
-            self.parts.space.weigh(victim, bytes, live.iter().map(|(_, entry)| u64::from(entry.grains())).sum());
-            if self.parts.space.live_bytes(victim) + self.parts.space.least_gain() > self.parts.space.room() {
+            self.parts.space.live.weigh(victim, bytes, live.iter().map(|(_, entry)| u64::from(entry.grains())).sum());
+            if self.parts.space.live.bytes(victim) + self.parts.space.live.least_gain() > self.parts.space.live.room {
                 return Ok(Emptied::Dense);
             }
         }

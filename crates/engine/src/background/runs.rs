@@ -32,8 +32,8 @@ impl Reclaimer {
     /// parts. None if there is no room but by compaction.
     pub(crate) fn take_run(&self, clusters: u32) -> Result<Option<Vec<Promised>>> {
         let kept = self.appender.kept_from_puts();
-        let take = |parts| self.parts.space.take_run(clusters, kept, parts);
-        if !self.parts.space.may_promise(clusters) {
+        let take = |parts| self.parts.space.runs().take(clusters, kept, parts);
+        if !self.parts.space.runs().may_promise(clusters) {
             return Ok(None);
         }
         let _turn = self.state.turn.lock();
@@ -68,7 +68,7 @@ impl Reclaimer {
     /// All clusters in which nothing is live become clean, but for those that a recovery would scan.
     fn empty_dead(&self) -> Result<()> {
         let dead = self.parts.space.leave_dead();
-        dead.iter().for_each(|id| self.parts.space.clear_live(*id));
+        dead.iter().for_each(|id| self.parts.space.live.clear(*id));
         add(&self.parts.shared.counters.reclaimed_clusters, dead.len() as u64);
         // Asked for when they are marked: one that is under way may not have the delete of what was in them.
         let next = self.parts.log.commits.next();
@@ -79,12 +79,12 @@ impl Reclaimer {
     /// Moves the smallest object whose clusters and the holes beside them are so many. False if there is none, or no
     /// hole for it.
     fn move_for(&self, wanted: u32) -> Result<bool> {
-        let beside = self.parts.space.beside_holes();
+        let beside = self.parts.space.runs().beside_holes();
         let mut movable: Vec<(Range<u32>, Vec<Alone>)> = beside.into_iter().filter_map(|id| self.run_at(id)).collect();
         movable.sort_by_key(|(run, _)| (run.len(), run.start));
         let keep = self.parts.residents.checkpoint_clusters();
         for (run, chunks) in movable {
-            if let Some(promised) = self.parts.space.take_run_instead(run, wanted, keep) {
+            if let Some(promised) = self.parts.space.runs().take_instead(run, wanted, keep) {
                 for (chunk, promised) in chunks.into_iter().zip(promised) {
                     if !self.move_chunk(chunk, &promised)? {
                         return Ok(false);

@@ -159,7 +159,7 @@ impl Scrubber {
         let offset = (grain - self.parts.medium.grain(cluster, 0)) as usize * GRAIN;
         let read = self.parts.residents.pages.page_around(cluster, offset, grains);
         let is_away = match read.page {
-            Some((page, _)) => self.parts.space.lacks_page(cluster, page),
+            Some((page, _)) => self.parts.space.pages().lacks(cluster, page),
             None => self.parts.space.state(cluster) == State::Sealed,
         };
         let Some(bytes) = is_away.then(|| self.parts.medium.read_at(cluster, read.offset, read.len).ok()).flatten()

@@ -185,13 +185,13 @@ pub struct Options {
     /// The same: who is packed first. Default who was asked for least recently; in `picaflor`, who came first.
     pub pack_order: PackOrder,
     /// Most open buffers, hence most servers and groups that are kept apart at one time; no more than an eighth of the
-    /// memory has room for. Default 16; `damelo` has 1,024, and opens as many as there are groups in use;
-    /// `lazy-reads-loc` has 128 locality buffers of 64 KiB.
+    /// memory has room for. Default 16; a preset may say otherwise: `damelo` has 1,024, and opens as many as there are
+    /// groups in use.
     pub open_buffers: usize,
     /// How the blocks of a new file are obtained: reserving them is done at once, writing them all makes every
     /// later write and sync cheaper. Default: files up to 256 MiB are written, larger ones reserved.
     pub preallocate: Preallocate,
-    /// For presets that read in batches (`lazy-reads`): reads that make one. Default 10.
+    /// For presets that read in batches: reads that make one. Default 10.
     pub read_batch: usize,
     /// The same: longest time that a read waits for others, on the store's clock. Default 500 ms: at 20 reads a second,
     /// a batch takes as long to fill.

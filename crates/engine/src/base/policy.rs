@@ -146,6 +146,11 @@ impl Retention {
     pub(crate) fn holds_clusters(self) -> bool {
         matches!(self, Self::LruClusters | Self::Frames)
     }
+
+    /// Whether objects of loved groups are held though their cluster is not.
+    pub(crate) fn holds_loved(self) -> bool {
+        self != Self::Frames
+    }
 }
 
 /// Whose neighbour an object becomes: the answer to question 1.

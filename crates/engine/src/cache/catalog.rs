@@ -3,6 +3,9 @@
 //! Invariants: an entry and its account change together, the account first where it grows, so that what replaces the
 //! entry subtracts what was added; a slot is given back only when no entry names it.
 
+mod images;
+mod waiting;
+
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
@@ -27,7 +30,6 @@ use crate::{
     shared::Shared,
     space::{SPARE, Space},
     write::placement::Placer,
-    write::staging::{StagedObject, Staging},
 };
 
 /// Clusters that objects never have: those of three checkpoints at least, and the spare ones.
@@ -61,7 +63,7 @@ impl Catalog {
         if let Some(places) = &self.places {
             places.release(grain);
         } else if let Some(cluster) = self.medium.cluster_of(grain) {
-            self.space.sub_live(cluster, entry.grains());
+            self.space.live.sub(cluster, entry.grains());
         }
     }
 
@@ -135,63 +137,17 @@ impl Catalog {
     /// them as they are.
     pub(crate) fn add_unlisted(&self, cluster: u32, bytes: &[u8], listed: &mut Vec<(Row, IndexEntry)>) {
         let known: u32 = listed.iter().map(|(_, entry)| entry.grains()).sum();
-        if known < self.space.live(cluster) {
+        if known < self.space.live.grains(cluster) {
             let mut all = self.entries_of(cluster, self.medium.frames_in(bytes, 0..bytes.len(), 0, None));
             all.retain(|(row, _)| listed.iter().all(|(other, _)| other.offset != row.offset));
             listed.append(&mut all);
         }
     }
 
-    /// Whether an entry is of an object that waits, and that the next commit has to make durable.
-    pub(crate) fn is_promised(&self, entry: IndexEntry) -> bool {
-        let Location::Buffered { slot, .. } = entry.location() else { return false };
-        self.buffers.staging().and_then(|staging| staging.get(slot)).is_some_and(|staged| staged.promised)
-    }
-
-    /// The next commit makes all durable that wait.
-    pub(crate) fn promise_staged(&self) {
-        if let Some(staging) = self.buffers.staging() {
-            staging.promise(|_| true);
-        }
-    }
-
-    /// The next commit makes those durable that took the place of another. A checkpoint that was taken meanwhile knows
-    /// neither, and its log may tell of a version that is older than both (`docs/FORMAT.md`, "Packing").
-    pub(crate) fn promise_replacing(&self) {
-        if let Some(staging) = self.buffers.staging() {
-            staging.promise(|staged| staged.replaces);
-        }
-    }
-
-    pub(crate) fn count_staged(&self) -> u64 {
-        self.buffers.staging().map_or(0, Staging::count)
-    }
-
-    /// What waits, for a listing of all.
-    pub(crate) fn all_staged(&self) -> Vec<StagedObject> {
-        self.buffers.staging().map(|staging| staging.next(usize::MAX, false)).unwrap_or_default()
-    }
-
     /// No entry names this number any more.
     pub(crate) fn unstage(&self, slot: u32) {
         if let Some(charge) = self.buffers.staging().and_then(|staging| staging.remove(slot)) {
             self.shared.buffer_bytes.fetch_sub(charge, Relaxed);
-        }
-    }
-
-    pub(crate) fn staged(&self, hash: u64) -> Option<StagedObject> {
-        let staging = self.buffers.staging()?;
-        self.index.candidates(hash).into_iter().find_map(|entry| match entry.location() {
-            Location::Buffered { slot, .. } => staging.get(slot).filter(|staged| staged.frame.hash == hash),
-            Location::OnDisk { .. } => None,
-        })
-    }
-
-    /// `b` is wanted beside `a`. As long as it waits, it is of the set of `a`.
-    pub(crate) fn hint(&self, a: u64, b: u64) {
-        self.placer.hint(a, b);
-        if let (Some(staging), Some(staged)) = (self.buffers.staging(), self.staged(b)) {
-            staging.follow(staged.slot, a);
         }
     }
 
@@ -305,7 +261,7 @@ impl Catalog {
     /// An object of this buffer was asked for.
     pub(crate) fn note_served(&self, slot: u32) {
         let memory = &self.shared.memory;
-        self.buffers.count_served(slot, memory.holds_clusters().then(|| memory.next_number()));
+        self.buffers.count_served(slot, memory.retention.holds_clusters().then(|| memory.next_number()));
     }
 
     /// Drops the entries that lead into a cluster, but for those that stay where they are.
@@ -326,7 +282,7 @@ impl Catalog {
 
     /// Whether the store is so full that it saves clusters rather than reads.
     pub(crate) fn packs_tightly(&self) -> bool {
-        let most = u64::from(self.space.count().saturating_sub(KEPT)) * self.space.room() / 100 * TIGHT;
+        let most = u64::from(self.space.count().saturating_sub(KEPT)) * self.space.live.room / 100 * TIGHT;
         self.keeps_all_in_clusters() && self.space.live_about() > most.min(self.tight.load(Relaxed))
     }
 
@@ -341,26 +297,6 @@ impl Catalog {
     /// Parts in which a volume is gone through: clusters, or those of its places.
     pub(crate) fn parts(&self) -> u32 {
         self.places.as_ref().map_or_else(|| self.space.count(), |places| places.parts())
-    }
-
-    /// Images that make a checkpoint: of the index's segments, or of its places, which have all that the index has.
-    pub(crate) fn image_count(&self) -> u32 {
-        self.places.as_ref().map_or_else(|| self.index.segment_count(), |places| places.parts())
-    }
-
-    pub(crate) fn image(&self, number: u32) -> Vec<u64> {
-        if let Some(places) = &self.places {
-            return places.image(number);
-        }
-        self.index.image(number, |slot, offset| {
-            let home = self.buffers.home(slot)?;
-            Some(self.medium.grain(home, offset * GRAIN as u32))
-        })
-    }
-
-    /// Bytes of all images.
-    pub(crate) fn image_bytes(&self) -> u64 {
-        self.places.as_ref().map_or_else(|| self.index.image_bytes(), |places| places.image_bytes())
     }
 
     /// Where writing goes on, as a checkpoint keeps it.

@@ -15,34 +15,32 @@
 //! index and an insert asks the index under the same shard lock; queues hold weak references, so of a removed object
 //! all but the [`Frame`] itself is free at once. That is counted until a sweep, when such entries are a fifth of all.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+mod queues;
+
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use parking_lot::{Mutex, RwLock};
-use picaflor_common::{HashKeyed, S3Fifo, Standing, Step};
+use picaflor_common::{HashKeyed, Standing, Step};
 use smallvec::SmallVec;
 
+pub(crate) use self::queues::Resident;
+use self::queues::{Gone, Queues, Unit};
 use crate::{base::frame::Frame, base::group::Priority, base::policy::Retention};
 
 pub(crate) const SHARDS: usize = 64;
 
 pub(crate) struct Memory {
-    retention: Retention,
+    pub(crate) retention: Retention,
     shards: Box<[RwLock<HashKeyed<Arc<Frame>>>]>,
     queues: Mutex<Queues>,
     /// Bytes of all frames in `shards`.
     bytes: AtomicU64,
     /// Most that `bytes` were since memory was last given back to the system.
     most: AtomicU64,
-    /// Objects that left by themselves, but for their entry in a queue.
-    gone: AtomicU64,
-    /// As many of them are swept out.
-    sweep_at: AtomicU64,
+    gone: Gone,
     /// Bytes of all clusters in the small queue.
     cluster_bytes: AtomicU64,
     /// Numbers hits and insertions, for LRU.
@@ -57,167 +55,16 @@ struct Left {
     objects: SmallVec<[Arc<Frame>; 4]>,
 }
 
-struct Queues {
-    fifo: S3Fifo<Unit>,
-    loved: VecDeque<Weak<Frame>>,
-    hated: Vec<Weak<Frame>>,
-    /// For LRU, by a number that the object's own has passed or not.
-    order: BTreeMap<u64, Unit>,
-    /// Clusters of hated groups.
-    hated_clusters: Vec<Resident>,
-}
-
-/// Fewest entries of objects that left by themselves that are worth a sweep.
-const SWEEP_MIN: u64 = 512;
-
-/// Bytes of such an entry: the frame without what it held, and its places in queues.
-pub(crate) const GONE: u64 = (size_of::<Frame>() + 2 * size_of::<usize>() + 16 + 32) as u64;
-
-impl Queues {
-    fn len(&self) -> usize {
-        self.fifo.queued() + self.loved.len() + self.hated.len() + self.order.len()
-    }
-
-    /// Takes a cluster in where its priority puts it.
-    fn hold(&mut self, resident: Resident, priority: Priority) {
-        match priority {
-            Priority::Hated if resident.group != 0 => self.hated_clusters.push(resident),
-            _ => drop(self.order.insert(resident.number.load(Relaxed), Unit::Cluster(Box::new(resident)))),
-        }
-    }
-
-    /// Takes out all clusters that are `sought`.
-    fn take_clusters(&mut self, sought: impl Fn(&Resident) -> bool) -> Vec<Resident> {
-        let mut taken: Vec<Resident> = self.hated_clusters.extract_if(.., |resident| sought(resident)).collect();
-        self.order.retain(|_, unit| match unit {
-            Unit::Cluster(resident) if sought(resident) => {
-                taken.push(Resident::clone(resident));
-                false
-            }
-            _ => true,
-        });
-        taken
-    }
-
-    /// Takes out all objects that are `sought`, of each queue those first that would leave first.
-    fn take_objects(&mut self, sought: impl Fn(&Frame) -> bool) -> Vec<Arc<Frame>> {
-        let mut taken = Vec::new();
-        let mut stays = |weak: &Weak<Frame>| match weak.upgrade() {
-            Some(frame) if sought(&frame) => {
-                taken.push(frame);
-                false
-            }
-            frame => frame.is_some(),
-        };
-        self.hated.retain(&mut stays);
-        let mut unit_stays = |unit: &Unit| match unit {
-            Unit::Object(weak) => stays(weak),
-            Unit::Cluster(_) => true,
-        };
-        self.fifo.sweep(&mut unit_stays);
-        self.order.retain(|_, unit| unit_stays(unit));
-        self.loved.retain(stays);
-        taken
-    }
-
-    /// Takes out the cluster of a hated group that was used last.
-    fn pop_hated(&mut self, sought: impl Fn(&Resident) -> bool) -> Option<Resident> {
-        let hated = self.hated_clusters.iter().enumerate().filter(|(_, resident)| sought(resident));
-        let last = hated.max_by_key(|(_, resident)| resident.number.load(Relaxed)).map(|(at, _)| at)?;
-        Some(self.hated_clusters.swap_remove(last))
-    }
-
-    /// Drops entries whose objects were replaced or deleted: nothing else takes them out while there is room.
-    fn sweep(&mut self) {
-        self.fifo.sweep(Unit::is_here);
-        self.loved.retain(|weak| weak.strong_count() > 0);
-        self.hated.retain(|weak| weak.strong_count() > 0);
-        self.order.retain(|_, unit| unit.is_here());
-    }
-}
-
-/// What is queued; boxed, for main holds millions of the other kind.
-enum Unit {
-    Object(Weak<Frame>),
-    Cluster(Box<Resident>),
-}
-
-impl Unit {
-    fn is_here(&self) -> bool {
-        match self {
-            Self::Object(weak) => weak.strong_count() > 0,
-            Self::Cluster(_) => true,
-        }
-    }
-
-    /// When it was asked for last; `None` if it left by itself.
-    fn number(&self) -> Option<u64> {
-        match self {
-            Self::Object(weak) => weak.upgrade().map(|frame| frame.number()),
-            Self::Cluster(resident) => Some(resident.number.load(Relaxed)),
-        }
-    }
-
-    /// Memory that it takes.
-    fn bytes(&self) -> u64 {
-        match self {
-            Self::Object(weak) => weak.upgrade().map_or(0, |frame| frame.charge()),
-            Self::Cluster(resident) => resident.bytes,
-        }
-    }
-
-    fn standing(&self) -> Standing {
-        match self {
-            Self::Cluster(_) => Standing::Passing,
-            Self::Object(weak) => {
-                weak.upgrade().map_or(Standing::Gone, |frame| Standing::Here(frame.hash, frame.uses()))
-            }
-        }
-    }
-
-    fn leave_with(&self, uses: u8) {
-        if let Self::Object(weak) = self {
-            weak.upgrade().inspect(|frame| frame.set_uses(uses));
-        }
-    }
-
-    fn frame(&self) -> Option<Arc<Frame>> {
-        match self {
-            Self::Object(weak) => weak.upgrade(),
-            Self::Cluster(_) => None,
-        }
-    }
-}
-
-/// A whole cluster in memory, by its buffer.
-#[derive(Debug, Clone)]
-pub(crate) struct Resident {
-    pub(crate) volume: usize,
-    pub(crate) slot: u32,
-    pub(crate) bytes: u64,
-    /// The group whose objects it holds; 0 where clusters are of no group alone.
-    pub(crate) group: u32,
-    /// When something of it was asked for last, for LRU; the buffer's own. 0: not yet.
-    pub(crate) number: Arc<AtomicU64>,
-}
-
 impl Memory {
     /// A tier that will be given about `room` bytes.
     pub(crate) fn new(retention: Retention, room: u64) -> Self {
-        let queues = Queues {
-            fifo: S3Fifo::new(room / 4096, 1),
-            loved: VecDeque::new(),
-            hated: Vec::new(),
-            order: BTreeMap::new(),
-            hated_clusters: Vec::new(),
-        };
+        let queues = Queues::new(room);
         Self {
             retention,
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
             bytes: AtomicU64::new(queues.fifo.ghost_bytes()),
             most: AtomicU64::new(0),
-            gone: AtomicU64::new(0),
-            sweep_at: AtomicU64::new(SWEEP_MIN),
+            gone: Gone::new(),
             cluster_bytes: AtomicU64::new(0),
             tick: AtomicU64::new(0),
             queues: Mutex::new(queues),
@@ -243,16 +90,6 @@ impl Memory {
     /// The number of a hit or an insertion, for LRU: the larger, the later. From 1.
     pub(crate) fn next_number(&self) -> u64 {
         self.tick.fetch_add(1, Relaxed) + 1
-    }
-
-    /// Whether clusters are what is held, and objects in them only.
-    pub(crate) fn holds_clusters(&self) -> bool {
-        self.retention.holds_clusters()
-    }
-
-    /// Whether objects of loved groups are held though their cluster is not.
-    pub(crate) fn holds_loved(&self) -> bool {
-        self.retention != Retention::Frames
     }
 
     /// All objects in one of the [`SHARDS`].
@@ -285,21 +122,12 @@ impl Memory {
         }
         self.sweep();
         let mut queues = self.queues.lock();
-        self.enqueue(&mut queues, frame, priority);
+        queues.enqueue(frame, priority, self.number_of_new());
     }
 
-    fn enqueue(&self, queues: &mut Queues, frame: &Arc<Frame>, priority: Priority) {
-        let weak = Arc::downgrade(frame);
-        match priority {
-            Priority::Loved => queues.loved.push_back(weak),
-            Priority::Hated => queues.hated.push(weak),
-            Priority::Neither if self.retention.is_lru() => {
-                let number = self.next_number();
-                frame.set_number(number);
-                queues.order.insert(number, Unit::Object(weak));
-            }
-            Priority::Neither => queues.fifo.insert(frame.hash, Unit::Object(weak), frame.charge()),
-        }
+    /// What is queued next has it, for LRU.
+    fn number_of_new(&self) -> Option<u64> {
+        self.retention.is_lru().then(|| self.next_number())
     }
 
     /// Takes a cluster in; its bytes stay in its buffer. `priority` is that of its group.
@@ -322,7 +150,7 @@ impl Memory {
     pub(crate) fn set_priority(&self, group: u32, priority: Priority) {
         let mut queues = self.queues.lock();
         let objects = queues.take_objects(|frame| frame.header.group == group);
-        objects.iter().for_each(|frame| self.enqueue(&mut queues, frame, priority));
+        objects.iter().for_each(|frame| queues.enqueue(frame, priority, self.number_of_new()));
         let moved = queues.take_clusters(|resident| resident.group == group);
         moved.into_iter().for_each(|resident| queues.hold(resident, priority));
     }
@@ -344,25 +172,16 @@ impl Memory {
     }
 
     fn gone_by_itself(&self, old: &Frame) {
-        self.gone.fetch_add(1, Relaxed);
+        self.gone.add();
         self.bytes.fetch_sub(old.charge(), Relaxed);
-    }
-
-    /// The entry of one that had gone came out of its queue.
-    fn forget_gone(&self) {
-        // Not below zero: a sweep may have begun to count anew.
-        let _ = self.gone.fetch_update(Relaxed, Relaxed, |gone| gone.checked_sub(1));
     }
 
     /// Sweeps the queues if a fifth of what is in them left by itself, and they are not in use.
     fn sweep(&self) {
-        if self.gone.load(Relaxed) < self.sweep_at.load(Relaxed) {
-            return;
-        }
-        if let Some(mut queues) = self.queues.try_lock() {
-            self.gone.store(0, Relaxed);
-            queues.sweep();
-            self.sweep_at.store(queues.len() as u64 / 4 + SWEEP_MIN, Relaxed);
+        if self.gone.is_much()
+            && let Some(mut queues) = self.queues.try_lock()
+        {
+            self.gone.sweep(&mut queues);
         }
     }
 
@@ -424,7 +243,7 @@ impl Memory {
         }
         let is_its = |unit: &Unit| matches!(unit, Unit::Cluster(resident) if resident.volume == volume);
         let mut left = Left::default();
-        self.unit_left(self.pop_least_recent(&mut queues, is_its)?, &mut left);
+        self.unit_left(queues.pop_least_recent(&self.gone, is_its)?, &mut left);
         drop(queues);
         left.clusters.pop()
     }
@@ -437,41 +256,10 @@ impl Memory {
         left
     }
 
-    /// Takes out what was not asked for for longest, of what is `sought`.
-    fn pop_least_recent(&self, queues: &mut Queues, sought: impl Fn(&Unit) -> bool) -> Option<Unit> {
-        loop {
-            let at = queues.order.iter().find(|(_, unit)| sought(unit)).map(|(at, _)| *at)?;
-            let unit = queues.order.remove(&at)?;
-            match unit.number() {
-                Some(now) if now > at => drop(queues.order.insert(now, unit)),
-                Some(_) => return Some(unit),
-                None => self.forget_gone(),
-            }
-        }
-    }
-
     /// Bytes of what was asked for last before this number, as far as they are enough: what leaves before whatever was
     /// asked for then.
     pub(crate) fn older_than(&self, number: u64, enough: u64) -> u64 {
-        let mut queues = self.queues.lock();
-        let mut bytes: u64 = queues.hated_clusters.iter().map(|resident| resident.bytes).sum();
-        let mut from = 0;
-        while bytes < enough
-            && from < number
-            && let Some(at) = queues.order.range(from..number).next().map(|(at, _)| *at)
-            && let Some(unit) = queues.order.remove(&at)
-        {
-            from = at + 1;
-            match unit.number() {
-                Some(now) if now > at => drop(queues.order.insert(now, unit)),
-                Some(_) => {
-                    bytes += unit.bytes();
-                    queues.order.insert(at, unit);
-                }
-                None => self.forget_gone(),
-            }
-        }
-        bytes
+        self.queues.lock().older_than(&self.gone, number, enough)
     }
 
     fn cluster_left(&self, resident: &Resident, left: &mut Vec<Resident>) {
@@ -487,7 +275,7 @@ impl Memory {
                     self.remove_this(&frame);
                     left.objects.push(frame);
                 }
-                None => self.forget_gone(),
+                None => self.gone.forget(),
             },
         }
     }
@@ -502,14 +290,14 @@ impl Memory {
             self.cluster_left(&resident, &mut left.clusters);
             return true;
         }
-        if let Some(unit) = self.pop_least_recent(queues, |_| true) {
+        if let Some(unit) = queues.pop_least_recent(&self.gone, |_| true) {
             self.unit_left(unit, left);
             return true;
         }
         let standing = |unit: &Unit| {
             let standing = unit.standing();
             if standing == Standing::Gone {
-                self.forget_gone();
+                self.gone.forget();
             }
             standing
         };
@@ -536,7 +324,7 @@ impl Memory {
                 }
             }
         } else {
-            self.forget_gone();
+            self.gone.forget();
         }
         true
     }
@@ -553,7 +341,7 @@ impl Memory {
 
     /// All clusters, the one used last first.
     pub(crate) fn recent_clusters(&self) -> Vec<Resident> {
-        if !self.holds_clusters() {
+        if !self.retention.holds_clusters() {
             return Vec::new();
         }
         let queues = self.queues.lock();
@@ -573,6 +361,6 @@ impl Memory {
 
     /// Bytes held, resident clusters and ghosts included.
     pub(crate) fn held(&self) -> u64 {
-        self.bytes.load(Relaxed) + self.cluster_bytes.load(Relaxed) + self.gone.load(Relaxed) * GONE
+        self.bytes.load(Relaxed) + self.cluster_bytes.load(Relaxed) + self.gone.bytes()
     }
 }

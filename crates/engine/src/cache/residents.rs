@@ -53,7 +53,7 @@ pub(crate) struct Residents {
 
 impl Residents {
     pub(crate) fn loved_in(&self, slot: u32) -> Vec<(Row, Arc<Frame>)> {
-        if !self.shared.memory.holds_loved() || !self.shared.groups.any_loved() {
+        if !self.shared.memory.retention.holds_loved() || !self.shared.groups.any_loved() {
             return Vec::new();
         }
         let rows = match &*self.catalog.buffers.slot(slot).read() {
@@ -80,7 +80,7 @@ impl Residents {
             }
             _ => return,
         };
-        self.space.note_use(cluster, number);
+        self.space.uses.note(cluster, number);
         self.note_age(cluster);
         let lists = self.listed.as_ref().filter(|_| !self.shared.index_is_above(6));
         let (mut list, mut bytes, mut grains) = (Vec::new(), 0, 0);
@@ -91,12 +91,12 @@ impl Residents {
             list.extend(lists.map(|_| Content { hash: row.hash, offset: row.offset }));
             let home = Location::OnDisk { grain: self.medium.grain(cluster, row.offset) };
             // Accounted before it can be seen: what replaces it subtracts.
-            self.space.add_live(cluster, entry.grains());
+            self.space.live.add(cluster, entry.grains());
             if self.catalog.index.change(row.hash, entry, |entry| entry.at(home)).is_none() {
-                self.space.sub_live(cluster, entry.grains());
+                self.space.live.sub(cluster, entry.grains());
             }
         }
-        self.space.weigh(cluster, bytes, grains);
+        self.space.live.weigh(cluster, bytes, grains);
         if let Some(listed) = lists {
             listed.set(cluster, list);
         }
@@ -107,7 +107,7 @@ impl Residents {
             self.reader.paid(class, neighbours);
         }
         match page {
-            Some((page, _)) => self.space.release_page(cluster, page),
+            Some((page, _)) => self.space.pages().release(cluster, page),
             None => drop(self.space.shift(cluster, State::Busy, State::Sealed)),
         }
         self.catalog.buffers.vacate(slot);
@@ -116,7 +116,7 @@ impl Residents {
     /// Something in a cluster is asked for, or it leaves memory.
     pub(crate) fn note_age(&self, cluster: u32) {
         if self.shared.options.cluster_age.is_by_use() {
-            self.space.note_second(cluster, self.shared.second());
+            self.space.uses.note_second(cluster, self.shared.second());
         }
     }
 
@@ -125,7 +125,7 @@ impl Residents {
         if self.catalog.places.is_none()
             && let Some(cluster) = self.medium.cluster_of(grain)
         {
-            self.space.note_access(cluster);
+            self.space.uses.note_access(cluster);
             self.note_age(cluster);
         }
     }
@@ -189,12 +189,12 @@ impl Residents {
     /// Whether one more cluster or page of so many bytes may stay in memory: slots are left, and the device is not so
     /// small, or so full, that residents would keep it from being reclaimed.
     pub(crate) fn has_room_for_residents(&self, bytes: usize) -> bool {
-        if self.catalog.packs_tightly() && !self.shared.memory.holds_clusters() {
+        if self.catalog.packs_tightly() && !self.shared.memory.retention.holds_clusters() {
             return false;
         }
         let open = 2 * self.catalog.placer.lanes_in_use() + 16;
         let most = (self.catalog.buffers.count() as usize - self.open_slots).min(self.space.count() as usize / 4);
-        let (used, (pages, divided)) = (self.catalog.buffers.in_use(), self.space.pages_held());
+        let (used, (pages, divided)) = (self.catalog.buffers.in_use(), self.space.pages().held());
         let clusters = (used + divided).saturating_sub(pages);
         used < self.catalog.buffers.count() as usize
             && clusters < open + most
@@ -210,12 +210,12 @@ impl Residents {
         };
         let entries: Vec<_> = list.iter().filter_map(entry).collect();
         let grains: u32 = entries.iter().map(|(_, entry)| entry.grains()).sum();
-        (grains >= self.space.live(victim)).then_some(entries)
+        (grains >= self.space.live.grains(victim)).then_some(entries)
     }
 
     /// Residents are no victims; on a small device they may be all there is.
     pub(crate) fn retire_a_resident(self: &Arc<Self>) {
-        if self.shared.memory.holds_clusters() {
+        if self.shared.memory.retention.holds_clusters() {
             let least_recent = || self.shared.memory.release_least_recent(self.medium.number);
             let mut left: Vec<_> = std::iter::from_fn(least_recent).take(4).collect();
             // The other pages of their clusters too, or nothing is gained.
@@ -247,14 +247,14 @@ impl Residents {
 
     /// Bytes of what a checkpoint keeps of the index.
     pub(crate) fn image_bytes(&self) -> u64 {
-        self.catalog.image_bytes() + self.pages.image_bytes()
+        self.catalog.images().bytes() + self.pages.image_bytes()
     }
 
     /// Makes a page resident that was read for an object with this mark, if that was not done, nor its cluster
     /// reclaimed, meanwhile. Returns whether it is.
     pub(crate) fn admit_page(self: &Arc<Self>, cluster: u32, read: PageRead, bytes: &Bytes, mark: u64) -> bool {
         let Some((page, len)) = read.page.filter(|_| bytes.len() == read.len) else { return false };
-        if !self.make_room_for_a_resident(bytes.len()) || !self.space.claim_page(cluster, page) {
+        if !self.make_room_for_a_resident(bytes.len()) || !self.space.pages().claim(cluster, page) {
             return false;
         }
         // There is no table in a page: frames follow each other.
@@ -265,7 +265,7 @@ impl Residents {
         let filled = Filled::read_in(bytes, rows, (cluster, class), Some((page, read.offset)));
         let resides = self.reside(filled, group.map_or(0, |header| header.group));
         if !resides {
-            self.space.release_page(cluster, page);
+            self.space.pages().release(cluster, page);
         }
         resides
     }
@@ -273,7 +273,7 @@ impl Residents {
     /// What to read for an entry and its neighbours: its page where memory holds clusters, else what is worth it behind
     /// the object, with which a page of a site begins.
     pub(crate) fn read_around(&self, cluster: u32, offset: usize, grains: u32) -> PageRead {
-        if self.shared.memory.holds_clusters() {
+        if self.shared.memory.retention.holds_clusters() {
             return self.pages.page_around(cluster, offset, grains);
         }
         let window = self.reader.window(self.medium.cluster_len());

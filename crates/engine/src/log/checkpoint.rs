@@ -340,10 +340,10 @@ impl Checkpointer {
 
     /// Copies a slice of segments. True when all are copied.
     fn advance(&self, running: &mut Running) -> Result<bool> {
-        let segments = self.parts.catalog.image_count();
+        let segments = self.parts.catalog.images().count();
         let end = (running.next_segment + SLICE).min(segments);
         for segment in running.next_segment..end {
-            self.push_image(running, segment, &self.parts.catalog.image(segment))?;
+            self.push_image(running, segment, &self.parts.catalog.images().get(segment))?;
         }
         running.next_segment = end;
         if end < segments {
@@ -413,7 +413,7 @@ impl Checkpointer {
         };
         let (id, seq) = self.write_checkpoint_cluster(Content::CheckpointDirectory, &directory.encode())?;
         running.clusters.push(id);
-        self.parts.catalog.promise_replacing();
+        self.parts.catalog.waiting().promise_replacing();
         self.committer.wait_commit(self.parts.log.commits.next())?;
         Ok(CheckpointRef { directory: id, seq, journal_start: running.journal_start })
     }

@@ -260,7 +260,7 @@ impl Store {
                         old.into_iter().for_each(|old| volume.catalog.count_removed(old));
                         volume.catalog.placer.note_named(beside.is_some());
                         if let Some(beside) = beside {
-                            volume.catalog.hint(beside, hash.short());
+                            volume.catalog.waiting().hint(beside, hash.short());
                         }
                         if let Some(manifest) = own.and_then(|own| own.manifest) {
                             volume.frames.drop_chunks(hash, manifest);

@@ -134,7 +134,7 @@ impl Iterator for Keys {
             } else if place < clusters + volume.catalog.buffers.count() {
                 entries_in_buffer(&volume, place - clusters)
             } else if place == clusters + volume.catalog.buffers.count() {
-                let waiting = volume.catalog.all_staged();
+                let waiting = volume.catalog.waiting().all();
                 waiting.iter().filter_map(|staged| entry(&staged.frame.header, staged.frame.bytes())).collect()
             } else {
                 (self.volume, self.place) = (self.volume + 1, 0);

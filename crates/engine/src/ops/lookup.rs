@@ -108,7 +108,7 @@ impl Store {
                 }
                 Next::Read(plan) => {
                     // A thread that blocks waits for no other's ring.
-                    let outcome = if plan.volume.residents.reader.is_lazy() {
+                    let outcome = if plan.volume.residents.reader.reads_in_batches() {
                         plan.volume.batch.wait_in_batch(&plan.begin(0).0)
                     } else {
                         let place = plan.sought(0);

@@ -25,7 +25,7 @@ impl Store {
         let maps = of_clusters.map(|volume| ClusterMap {
             place: volume.medium.place.clone(),
             cluster: volume.medium.map.cluster,
-            live: (0..volume.space.count()).map(|id| volume.space.live(id) * GRAIN as u32).collect(),
+            live: (0..volume.space.count()).map(|id| volume.space.live.grains(id) * GRAIN as u32).collect(),
         });
         maps.collect()
     }

@@ -363,9 +363,9 @@ impl PutStream {
     async fn has_run(&mut self, waits: Waits) -> Result<bool> {
         let Some(large) = &mut self.large else { return Ok(false) };
         let Some(volume) = large.volume.clone() else { return Ok(false) };
-        let wanted = large.to_run.min(volume.space.longest_run());
+        let wanted = large.to_run.min(volume.space.runs().longest());
         if large.run.is_empty() && wanted > 0 {
-            let taken = match volume.space.take_run(wanted, volume.appender.kept_from_puts(), false) {
+            let taken = match volume.space.runs().take(wanted, volume.appender.kept_from_puts(), false) {
                 None if !self.options.no_wait => {
                     waits.act(&self.store, move |_| volume.room.reclaimer.take_run(wanted)).await?
                 }

@@ -141,7 +141,7 @@ impl Walk {
         space.walked.set(self.number, cluster, true);
         let mut all = Vec::new();
         let mut is_whole = false;
-        if space.live(cluster) > 0
+        if space.live.grains(cluster) > 0
             && space.state(cluster).is_read()
             // Only a table vouches for all that lies there.
             && let Ok(Some((rows, bytes))) = volume.medium.sealed(cluster)

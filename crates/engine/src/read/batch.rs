@@ -1,5 +1,5 @@
-//! LAZY-READS (Markatos et al. 1999, §3.6): reads wait for each other and are issued together, so that the arm leaves
-//! the stream of writes once for many.
+//! Reads that wait for each other and are issued together, so that the arm leaves the stream of writes once for many
+//! (Markatos et al. 1999, §3.6).
 //!
 //! A batch is issued when it is full, or when its first read has waited for as long as the options allow. With daemons
 //! the flusher sees to that, and whoever waits on a thread of its own sees to it too. With

@@ -35,7 +35,7 @@ impl Residents {
     /// Takes in what a read of a cluster, or of the part of it that begins at `base`, brought. Returns whether the
     /// cluster became resident.
     pub(crate) fn admit_neighbours(self: &Arc<Self>, grain: u64, base: usize, bytes: &Bytes, sought: &Header) -> bool {
-        if self.shared.memory.holds_clusters() {
+        if self.shared.memory.retention.holds_clusters() {
             return self.admit_cluster(grain, bytes);
         }
         self.read_ahead(grain, base, bytes, sought);

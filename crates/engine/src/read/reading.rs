@@ -188,7 +188,7 @@ impl Reader {
     }
 
     /// Whether reads wait for each other.
-    pub(crate) fn is_lazy(&self) -> bool {
+    pub(crate) fn reads_in_batches(&self) -> bool {
         self.reading == Reading::Batch
     }
 

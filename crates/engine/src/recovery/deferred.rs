@@ -171,11 +171,11 @@ fn account(volume: &Parts) {
         if let Location::OnDisk { grain } = entry.location()
             && let Some(cluster) = volume.medium.cluster_of(grain)
         {
-            volume.space.add_live(cluster, entry.grains());
+            volume.space.live.add(cluster, entry.grains());
         }
     });
     for id in 0..volume.space.count() {
-        if volume.space.live(id) > 0 {
+        if volume.space.live.grains(id) > 0 {
             volume.space.shift(id, State::Free, State::Sealed);
         }
     }

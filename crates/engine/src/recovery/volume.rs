@@ -92,7 +92,7 @@ pub(super) fn begin(unopened: Unopened, identity: &Identity) -> Result<(Arc<Volu
     let preset = volume.shared.preset.number();
     let doubt = volume.scrubber.known.doubt;
     volume.log.write_superblock(|block| {
-        (block.epoch, block.preset, block.doubt) = (identity.epoch, preset, doubt);
+        (block.epoch, block.preset, block.doubt, block.running) = (identity.epoch, preset, doubt, true);
     })?;
     if identity.doubtful {
         volume.log.write_superblock(|_| ())?;
@@ -214,8 +214,9 @@ fn recover(volume: &Parts, ring: Ring, lost: bool, receipt: &mut VolumeReceipt) 
     scanned.filter(|id| *id < volume.space.count()).for_each(|id| volume.space.told(id, next_page));
     volume.space.set_floor(older);
     volume.space.set_cursor(directory.cursor);
-    // A run that was killed before its first commit left no word, but no checkpoint either.
-    let closed = block.current.is_none_or(|current| current.seq >> EPOCH_SHIFT == block.epoch);
+    // A run that was killed before its first commit left no word, but no checkpoint either. One that was killed soon
+    // after a checkpoint may have written over clusters of a cache, and left no word of that.
+    let closed = !block.running && block.current.is_none_or(|current| current.seq >> EPOCH_SHIFT == block.epoch);
     let clean = closed && clusters.is_empty() && !deleted;
     let checkpointer = CheckpointState::restored(parts, previous, clusters.len() as u64);
     let first = block.previous.filter(|_| !all_young).map_or(checkpoint, |older| older.seq.min(checkpoint));

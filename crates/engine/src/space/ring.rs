@@ -11,20 +11,23 @@
 //! (`docs/FORMAT.md`, "Reclaim and the scan").
 
 mod fill;
+mod live;
+mod pages;
 mod runs;
 mod seen;
+mod uses;
 mod victim;
 mod walked;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    sync::atomic::AtomicUsize,
 };
 
 use parking_lot::Mutex;
 
 pub(crate) use self::{fill::Fill, runs::Promised};
-use self::{seen::Seen, walked::Walked};
+use self::{live::Live, seen::Seen, uses::Uses, walked::Walked};
 use super::region::{Regions, Site};
 
 /// Which free cluster is written next, where objects lie in clusters (Shriver et al. 2001, §3.5).
@@ -92,23 +95,14 @@ pub(crate) const PAGES_MAX: u32 = u64::BITS;
 
 pub(crate) struct Space {
     clusters: Mutex<Clusters>,
-    /// Bytes that live objects take in each sealed cluster, in grains.
-    live: Box<[AtomicU32]>,
-    /// Bytes for which a grain of `live` stands in each, in 1/1024; 0 where nobody weighed it.
-    weights: Box<[AtomicU32]>,
+    pub(crate) live: Live,
+    pub(crate) uses: Uses,
     seen: Seen,
     /// What a walk over all objects has gone through.
     pub(crate) walked: Walked,
-    /// When each was used last, in numbers of the memory tier; none where nobody asks.
-    used: Box<[AtomicU64]>,
-    /// The second from which each one's age counts; none where nobody asks.
-    since: Box<[AtomicU32]>,
     next: NextCluster,
-    /// The cluster that the device was asked for last, to read or to write.
-    accessed: AtomicU32,
     /// Pages in memory, and clusters that they are of.
     pages_held: [AtomicUsize; 2],
-    cluster_grains: u32,
 }
 
 struct Clusters {
@@ -146,12 +140,11 @@ struct Clusters {
 
 impl Space {
     /// Memory that a cluster's state, page, count of live grains and their weight take.
-    pub(crate) const BYTES_PER_CLUSTER: u64 =
-        (size_of::<State>() + size_of::<u64>() + 2 * size_of::<AtomicU32>()) as u64;
+    pub(crate) const BYTES_PER_CLUSTER: u64 = (size_of::<State>() + size_of::<u64>()) as u64 + Live::BYTES_PER_CLUSTER;
     /// What the second takes from which its age counts, where that is noted.
-    pub(crate) const BYTES_PER_AGING_CLUSTER: u64 = size_of::<AtomicU32>() as u64;
+    pub(crate) const BYTES_PER_AGING_CLUSTER: u64 = Uses::BYTES_PER_AGE;
     /// The same as the first, where it is also noted when each was used.
-    pub(crate) const BYTES_PER_USED_CLUSTER: u64 = Self::BYTES_PER_CLUSTER + size_of::<AtomicU64>() as u64;
+    pub(crate) const BYTES_PER_USED_CLUSTER: u64 = Self::BYTES_PER_CLUSTER + Uses::BYTES_PER_CLUSTER;
 
     /// All free. `groups`: how many [`NextCluster::InRegion`] divides the device among. `notes_use`: whether
     /// [`Victim::LeastRecent`] will be asked for.
@@ -179,34 +172,23 @@ impl Space {
         };
         Self {
             clusters: Mutex::new(clusters),
-            live: (0..count).map(|_| AtomicU32::new(0)).collect(),
-            weights: (0..count).map(|_| AtomicU32::new(0)).collect(),
+            live: Live::new(count, cluster_grains),
+            uses: if notes_use { Uses::noting(count) } else { Uses::default() },
             seen: Seen::default(),
             walked: Walked::default(),
-            used: (0..if notes_use { count } else { 0 }).map(|_| AtomicU64::new(0)).collect(),
-            since: Box::default(),
             next,
-            accessed: AtomicU32::new(0),
             pages_held: Default::default(),
-            cluster_grains,
         }
     }
 
     /// Notes ages too: those of what is there count from this second.
     pub(crate) fn aging_from(mut self, second: u32) -> Self {
-        self.since = (0..self.count()).map(|_| AtomicU32::new(second)).collect();
+        self.uses.age_from(self.count(), second);
         self
     }
 
-    /// From this second the age of a cluster counts.
-    pub(crate) fn note_second(&self, id: u32, second: u32) {
-        if let Some(since) = self.since.get(id as usize) {
-            since.store(second, Relaxed);
-        }
-    }
-
     pub(crate) fn count(&self) -> u32 {
-        self.live.len() as u32
+        self.live.clusters()
     }
 
     /// Promises a later grant, leaving `keep` clusters unpromised.
@@ -229,15 +211,16 @@ impl Space {
         let found = match self.next {
             NextCluster::Overwrite => clusters.next(),
             NextCluster::ClosestToWrite => clusters.closest(clusters.written),
-            NextCluster::ClosestToAccess => clusters.closest(self.accessed.load(Relaxed)),
+            NextCluster::ClosestToAccess => clusters.closest(self.uses.accessed()),
             NextCluster::InRegion => {
                 let Clusters { regions, states, .. } = &mut *clusters;
                 let found = regions.place(site, |id| states[id as usize] == State::Free);
                 found.map_or_else(|near| clusters.closest(near), Some)
             }
         }?;
-        self.note_access(found);
-        self.take(&mut clusters, found, state);
+        self.uses.note_access(found);
+        clusters.take(found, state);
+        self.walked.forget(found);
         clusters.cursor = (found + 1) % count;
         clusters.written = found;
         clusters.reserved = clusters.reserved.saturating_sub(1);
@@ -259,51 +242,6 @@ impl Space {
         self.clusters.lock().set(id, to);
     }
 
-    /// A page of a cluster on the device comes into memory. Not if it is there already, or the cluster is not.
-    pub(crate) fn claim_page(&self, id: u32, page: u32) -> bool {
-        let mut guard = self.clusters.lock();
-        let clusters = &mut *guard;
-        if clusters.resident.is_empty() {
-            clusters.resident = vec![0; clusters.states.len()];
-        }
-        let held = &mut clusters.resident[id as usize];
-        let claims = clusters.states[id as usize].is_read() && *held >> page & 1 == 0;
-        if claims {
-            self.pages_held[0].fetch_add(1, Relaxed);
-            self.pages_held[1].fetch_add(usize::from(*held == 0), Relaxed);
-            *held |= 1 << page;
-            clusters.set(id, State::Paged);
-        }
-        claims
-    }
-
-    /// The page has left memory.
-    pub(crate) fn release_page(&self, id: u32, page: u32) {
-        let mut guard = self.clusters.lock();
-        let clusters = &mut *guard;
-        let Some(held) = clusters.resident.get_mut(id as usize).filter(|held| **held >> page & 1 == 1) else { return };
-        *held &= !(1 << page);
-        let was_last = *held == 0;
-        self.pages_held[0].fetch_sub(1, Relaxed);
-        self.pages_held[1].fetch_sub(usize::from(was_last), Relaxed);
-        if was_last {
-            clusters.set(id, State::Sealed);
-        }
-    }
-
-    /// Whether this page of a cluster on the device is not in memory.
-    pub(crate) fn lacks_page(&self, id: u32, page: u32) -> bool {
-        let clusters = self.clusters.lock();
-        let held = clusters.resident.get(id as usize).copied().unwrap_or(0);
-        clusters.states[id as usize].is_read() && held >> page & 1 == 0
-    }
-
-    /// Pages in memory, and clusters that they are of.
-    pub(crate) fn pages_held(&self) -> (usize, usize) {
-        let [pages, clusters] = &self.pages_held;
-        (pages.load(Relaxed), clusters.load(Relaxed))
-    }
-
     /// Frees what waited for commits up to this number.
     pub(crate) fn settle(&self, completed: u64) {
         let mut clusters = self.clusters.lock();
@@ -315,18 +253,6 @@ impl Space {
                 clusters.set(id, State::Free);
             }
         }
-    }
-
-    /// A cluster leaves memory, in which it was used last at this number.
-    pub(crate) fn note_use(&self, id: u32, number: u64) {
-        if let Some(used) = self.used.get(id as usize) {
-            used.fetch_max(number, Relaxed);
-        }
-    }
-
-    /// Somebody is about to read this cluster.
-    pub(crate) fn note_access(&self, id: u32) {
-        self.accessed.store(id, Relaxed);
     }
 
     /// No recovery reads journal pages before this one any more.
@@ -353,7 +279,7 @@ impl Space {
         clusters.cursor = cursor % self.count();
         clusters.hand = clusters.cursor;
         clusters.written = clusters.cursor;
-        self.note_access(clusters.cursor);
+        self.uses.note_access(clusters.cursor);
     }
 
     /// Clusters that can be promised.
@@ -374,25 +300,6 @@ impl Space {
 
     pub(crate) fn state(&self, id: u32) -> State {
         self.clusters.lock().states[id as usize]
-    }
-
-    pub(crate) fn add_live(&self, id: u32, grains: u32) {
-        self.live[id as usize].fetch_add(grains, Relaxed);
-    }
-
-    pub(crate) fn sub_live(&self, id: u32, grains: u32) {
-        // Saturating: entries that outlived a damaged cluster's table are forgotten one by one, later.
-        let sub = |live: u32| Some(live.saturating_sub(grains));
-        let _ = self.live[id as usize].fetch_update(Relaxed, Relaxed, sub);
-    }
-
-    pub(crate) fn clear_live(&self, id: u32) {
-        self.live[id as usize].store(0, Relaxed);
-        self.weights[id as usize].store(0, Relaxed);
-    }
-
-    pub(crate) fn live(&self, id: u32) -> u32 {
-        self.live[id as usize].load(Relaxed)
     }
 }
 
@@ -453,7 +360,7 @@ mod tests {
         ] {
             let space = Space::new(20, 4096, (next, 16), false);
             assert_eq!(granted(&space), 0);
-            space.note_access(12);
+            space.uses.note_access(12);
             assert_eq!(
                 [granted(&space), granted(&space)].map(|id| if id == 13 { 11 } else { id }),
                 expected,
@@ -467,10 +374,10 @@ mod tests {
             let space = Space::new(20, 4096, (next, 16), false);
             assert!((0..20).all(|_| granted(&space) < 20));
             space.set(11, State::Free);
-            space.note_access(11);
+            space.uses.note_access(11);
             assert_eq!(granted(&space), 11);
             [2, 9, 17].into_iter().for_each(|id| space.set(id, State::Free));
-            space.note_access(4);
+            space.uses.note_access(4);
             assert_eq!(granted(&space), expected, "{next:?}");
         }
     }
@@ -480,7 +387,7 @@ mod tests {
         let space = Space::new(20, 4096, (NextCluster::ClosestToAccess, 16), true);
         for id in 0..8 {
             assert_eq!(granted(&space), id);
-            space.note_use(id, [50, 30, 80, 10, 90, 40, 60, 70][id as usize]);
+            space.uses.note(id, [50, 30, 80, 10, 90, 40, 60, 70][id as usize]);
             space.told(id, 7);
             space.set(id, State::Sealed);
         }
@@ -488,7 +395,7 @@ mod tests {
         space.set_floor(8);
         assert_eq!(space.victim(Victim::LeastRecent), Some(3));
         // Used since they were looked at.
-        space.note_use(1, 100);
+        space.uses.note(1, 100);
         assert_eq!(space.victim(Victim::LeastRecent), Some(5));
         space.told(0, 9);
         assert_eq!(space.victim(Victim::LeastRecent), Some(6), "a recovery would scan the other");
@@ -500,19 +407,19 @@ mod tests {
     fn a_cluster_is_no_victim_while_a_page_of_it_is_in_memory() {
         let space = ring();
         let id = granted(&space);
-        assert!(!space.claim_page(id, 3), "it is being filled");
+        assert!(!space.pages().claim(id, 3), "it is being filled");
         space.told(id, 1);
         space.set(id, State::Sealed);
         space.set_floor(8);
-        assert!(space.claim_page(id, 3) && !space.claim_page(id, 3) && space.claim_page(id, 63));
-        assert!(space.lacks_page(id, 0) && !space.lacks_page(id, 3));
+        assert!(space.pages().claim(id, 3) && !space.pages().claim(id, 3) && space.pages().claim(id, 63));
+        assert!(space.pages().lacks(id, 0) && !space.pages().lacks(id, 3));
         assert!(!space.shift(id, State::Sealed, State::Busy), "nobody makes all of it resident beside its pages");
-        assert_eq!((space.pages_held(), space.victim(Victim::Oldest)), ((2, 1), None));
-        space.release_page(id, 3);
-        space.release_page(id, 3);
-        assert_eq!((space.pages_held(), space.victim(Victim::Oldest)), ((1, 1), None));
-        space.release_page(id, 63);
-        assert_eq!((space.pages_held(), space.victim(Victim::Oldest)), ((0, 0), Some(id)));
+        assert_eq!((space.pages().held(), space.victim(Victim::Oldest)), ((2, 1), None));
+        space.pages().release(id, 3);
+        space.pages().release(id, 3);
+        assert_eq!((space.pages().held(), space.victim(Victim::Oldest)), ((1, 1), None));
+        space.pages().release(id, 63);
+        assert_eq!((space.pages().held(), space.victim(Victim::Oldest)), ((0, 0), Some(id)));
     }
 
     #[test]
@@ -522,7 +429,7 @@ mod tests {
             let id = granted(&space);
             space.told(id, 1);
             space.set(id, State::Sealed);
-            space.add_live(id, 100 + id);
+            space.live.add(id, 100 + id);
         }
         space.set_floor(8);
         assert_eq!(space.victim(Victim::Emptiest), Some(0));
@@ -530,7 +437,7 @@ mod tests {
         assert_eq!((space.aside(), space.leaving()), (1, 0));
         assert_eq!(space.victim(Victim::Emptiest), Some(1));
         space.set_aside(1, 1001);
-        space.sub_live(1, 101);
+        space.live.sub(1, 101);
         assert_eq!(space.victim(Victim::Emptiest), Some(1), "nothing is live in it");
         assert_eq!([space.victim(Victim::Emptiest), space.victim(Victim::Oldest)], [Some(2), None]);
         assert!(!space.recall(1001 + ASIDE - 1) && space.recall(1001 + ASIDE) && !space.recall(u32::MAX));
@@ -543,7 +450,7 @@ mod tests {
         for _ in 0..4 {
             let id = space.grant(State::Busy, Site::Rest).unwrap();
             space.set(id, State::Sealed);
-            space.add_live(id, 100 - id);
+            space.live.add(id, 100 - id);
         }
         assert_eq!(space.victim(Victim::Oldest), None);
         (0..4).for_each(|id| space.told(id, 7));

@@ -265,7 +265,7 @@ impl Appender {
             self.parts.residents.classes[cluster as usize].store(open.class.short(), Relaxed);
             self.parts.residents.pages.note(cluster, open.page());
             if self.parts.shared.options.cluster_age.limit().is_some() {
-                self.parts.space.note_second(cluster, self.parts.shared.second());
+                self.parts.space.uses.note_second(cluster, self.parts.shared.second());
             }
             *guard = Slot::Filled(open.seal(self.parts.medium.store_id, cluster, last));
         }

@@ -53,7 +53,7 @@ impl Appender {
     /// Bytes that objects can take besides what is kept back.
     pub(crate) fn room_for_all(&self) -> u64 {
         let kept = self.kept_from_puts() + self.parts.residents.checkpoint_held.load(Relaxed);
-        u64::from(self.parts.space.count().saturating_sub(kept)) * self.parts.space.room()
+        u64::from(self.parts.space.count().saturating_sub(kept)) * self.parts.space.live.room
     }
 
     /// The error of an object that needs so many bytes, with what would help.
@@ -63,7 +63,7 @@ impl Appender {
         }
         let (live, all) = (self.parts.space.fill().live, self.room_for_all());
         let capacity = self.parts.medium.map.clusters.len;
-        let surely = (all - (all / WASTE as u64).min(all)).saturating_sub(OPEN * self.parts.space.room());
+        let surely = (all - (all / WASTE as u64).min(all)).saturating_sub(OPEN * self.parts.space.live.room);
         let surely = surely.min(capacity / 10 * 9);
         let delete = (live + needed).saturating_sub(surely).max(needed);
         let help = format!(

@@ -149,8 +149,8 @@ impl Packer {
         let frame = Arc::new(Frame::new(draft.hash, header, bytes.into()));
         let (charge, held) = (Staging::charge(&frame), staging.bytes());
         // Nor may it who takes the place of one that may not: a commit would find neither.
-        let promised =
-            !self.may_stay_volatile(header.group) || old.is_some_and(|old| self.parts.catalog.is_promised(old));
+        let promised = !self.may_stay_volatile(header.group)
+            || old.is_some_and(|old| self.parts.catalog.waiting().is_promised(old));
         if held > 0 && (held + charge > self.staging_max(staging) || self.is_turn_of_staging(staging, charge)) {
             return Err(Blocked::Staging);
         }
@@ -316,12 +316,12 @@ impl Packer {
     fn set_of(&self, staging: &Staging, first: StagedObject) -> Set {
         let head = first.head();
         let leads = head == first.frame.hash;
-        let leader = if leads { None } else { self.parts.catalog.staged(head) };
+        let leader = if leads { None } else { self.parts.catalog.waiting().get(head) };
         let is_here = leads || leader.is_some();
         let objects = std::iter::once(first).chain(leader).collect();
         let mut set = Set { head, objects, copies: 0, affinity: self.parts.catalog.placer.affinity_of(head, None) };
         for hash in self.parts.catalog.placer.partners(head) {
-            match self.parts.catalog.staged(hash) {
+            match self.parts.catalog.waiting().get(hash) {
                 Some(staged) => set.objects.push(staged),
                 // Copies are laid beside the one that was to take them along.
                 None if is_here => {

@@ -59,7 +59,8 @@ impl Queue {
     pub(super) fn put_part(&self, place: u64, page: &[u8], part: Range<usize>) {
         let mut held = self.held.lock();
         let (mut from, mut to) = (part.start, part.end);
-        if let Some(old) = held.waiting.get(&place) {
+        // More than a page is no part of it: where the device is damaged, a block may have been granted in here.
+        if let Some(old) = held.waiting.get(&place).filter(|old| old.from + old.bytes.len() <= page.len()) {
             (from, to) = (from.min(old.from), to.max(old.from + old.bytes.len()));
         }
         let bytes = AlignedBuf::copy_from(&page[from..to]).into_bytes();

@@ -2,13 +2,14 @@
 //!
 //! Invariants that let it work:
 //! - where a block ends, the next begins, with a header; unless the block says that its `rest` is free and no header
-//!   newer than that word stands there: then what is left of a split is free, and has no header of its own yet;
+//!   newer than that word stands there: then what is left of a split is free, and has no header of its own yet. It
+//!   reaches up to the first newer header in it, for the block before that may have been written over;
 //! - behind the tail that the home names, a header counts only if it is newer than that home;
 //! - a header is a sector, so it is old or new. One that claims to be a header and fails its checksum was damaged:
 //!   the walk reports it, looks for the next that stands in no newer block, and takes no free block for free before it
 //!   has seen an allocated one.
 
-use std::io;
+use std::{io, ops::Range};
 
 use picaflor_device::{AlignedBuf, Device};
 use picaflor_format::{
@@ -20,6 +21,8 @@ use super::{lists::Link, options::Shape};
 
 /// Bytes read at once: many headers of small blocks.
 const WINDOW: u64 = 64 << 10;
+/// Bytes of a block that are searched for newer ones in it.
+const SEARCHED: u64 = 1 << 20;
 /// Grains behind the tail that are searched when the block there is damaged.
 const BEYOND: u64 = 8192;
 
@@ -123,8 +126,9 @@ impl Walk {
         let fits = |header: &Header| at + u64::from(header.size) <= end;
         match (self.look(device, shape, salt, at), self.context) {
             (Look::Header(header), Some((_, said))) if header.seq > said && fits(&header) => Step::Block(header, true),
-            (Look::Header(_) | Look::Nothing, Some((rest, _))) if at + u64::from(rest) <= end => {
-                Step::Block(implicit(at, rest), false)
+            (Look::Header(_) | Look::Nothing, Some((rest, said))) if at + u64::from(rest) <= end => {
+                let newer = self.newer(device, shape, salt, at + 1..at + u64::from(rest), said);
+                Step::Block(implicit(at, newer.map_or(rest, |newer| (newer - at) as u32)), false)
             }
             (Look::Header(header), None) if fits(&header) && (!beyond || header.seq > self.floor) => {
                 Step::Block(header, true)
@@ -158,8 +162,13 @@ impl Walk {
 
     /// Whether a newer header stands inside this block.
     fn is_stale(&mut self, device: &dyn Device, shape: &Shape, salt: u64, header: &Header) -> bool {
-        (header.at + 1..header.at + u64::from(header.size))
-            .any(|at| matches!(self.look(device, shape, salt, at), Look::Header(inner) if inner.seq > header.seq))
+        self.newer(device, shape, salt, header.at + 1..header.at + u64::from(header.size), header.seq).is_some()
+    }
+
+    /// The first of these grains in which a header newer than `seq` stands.
+    fn newer(&mut self, device: &dyn Device, shape: &Shape, salt: u64, grains: Range<u64>, seq: u64) -> Option<u64> {
+        let end = grains.end.min(grains.start + SEARCHED / shape.grain);
+        (grains.start..end).find(|&at| matches!(self.look(device, shape, salt, at), Look::Header(new) if new.seq > seq))
     }
 
     fn look(&mut self, device: &dyn Device, shape: &Shape, salt: u64, at: u64) -> Look {

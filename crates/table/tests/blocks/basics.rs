@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use picaflor_device::{Device, MemoryDevice};
-use picaflor_table::blocks::{Address, BlockError, BlockOptions, FreeLists};
+use picaflor_table::blocks::{Address, Block, BlockError, BlockOptions, FreeLists};
 
 use crate::counts::METHODS;
 
@@ -222,5 +222,29 @@ fn a_damaged_header_is_reported_and_its_neighbours_are_kept() {
     assert!(filled.iter().all(|block| block.address().grain() * 512 != at));
     for (n, block) in blocks.iter().enumerate().filter(|(n, _)| ![8, 9, 15].contains(n)) {
         assert_eq!(lists.read(block.address()).unwrap().1, [n as u8; 1200]);
+    }
+}
+
+#[test]
+fn blocks_in_what_a_split_left_are_kept_though_the_first_of_them_is_overwritten() {
+    let device = memory(1 << 20);
+    let lists = open(&device);
+    let large = lists.put(&[0; 60_000]).unwrap();
+    while lists.put(b"behind it").is_ok() {}
+    lists.free(&large).unwrap();
+    lists.sync().unwrap();
+    let blocks: Vec<_> = (1..=8).map(|n| lists.put(&[n; 1200]).unwrap()).collect();
+    let within = |block: &Block| (0..118).contains(&(block.address().grain() - large.address().grain()));
+    assert!(blocks.iter().all(within) && lists.stats().splits > 0, "they were split off");
+    lists.sync().unwrap();
+    drop(lists);
+    // Not even a header: the block before says that all from here on is free.
+    device.write(blocks[3].address().grain() * 512, &[0xA5; 512]).unwrap();
+    let lists = open(&device);
+    while lists.step().unwrap() {}
+    let more = std::iter::from_fn(|| lists.put(&[99; 1200]).ok()).count();
+    assert!((1..35).contains(&more), "{more} in what is free behind them");
+    for (n, block) in (1..).zip(&blocks).filter(|&(n, _)| n != 4) {
+        assert_eq!(lists.read(block.address()).unwrap().1, [n; 1200]);
     }
 }

@@ -77,7 +77,7 @@ impl Plan {
 
     /// Whether it may be begun before it is waited for: it is of no batch, which waits for others itself.
     pub(super) fn may_go_ahead(&self) -> bool {
-        !self.is_of_a_file() && !self.volume.residents.reader.is_lazy()
+        !self.is_of_a_file() && !self.volume.residents.reader.reads_in_batches()
     }
 
     /// Whether it is a part of a cluster that begins with the object.
@@ -158,7 +158,7 @@ impl Plan {
         });
         let buf = self.volume.shared.pool.take(self.len);
         let request = Request { offset: self.start, op: Op::Read(buf), done };
-        if self.volume.residents.reader.is_lazy() {
+        if self.volume.residents.reader.reads_in_batches() {
             self.volume.batch.hold_read(request);
         } else if place.ring != 0 {
             self.volume.medium.device.submit_own(request);

@@ -51,7 +51,7 @@ impl Seek {
     /// Begins the device read, or joins it.
     fn begin(&mut self, plan: Plan) {
         // A batch waits for others, so it is not of this thread alone.
-        let ring = if plan.volume.residents.reader.is_lazy() { 0 } else { thread_ring_number() };
+        let ring = if plan.volume.residents.reader.reads_in_batches() { 0 } else { thread_ring_number() };
         let (flight, lead) = plan.begin(ring);
         if !lead && !self.counted {
             self.counted = true;

@@ -54,25 +54,28 @@ impl Drop for Promised {
     }
 }
 
-impl Space {
+/// Where runs come from.
+pub(crate) struct Runs<'a>(&'a Arc<Space>);
+
+impl Runs<'_> {
     /// Most clusters that one run has; none where clusters are granted by another rule than that of holes.
-    pub(crate) fn longest_run(&self) -> u32 {
-        if self.next == NextCluster::Overwrite { (self.count() / RUNS).min(LONGEST) } else { 0 }
+    pub(crate) fn longest(&self) -> u32 {
+        if self.0.next == NextCluster::Overwrite { (self.0.count() / RUNS).min(LONGEST) } else { 0 }
     }
 
     /// Promises so many clean clusters, leaving `keep` unpromised: side by side, or else, if they need not lie so, in
     /// as few runs as there are holes for.
-    pub(crate) fn take_run(self: &Arc<Self>, wanted: u32, keep: u32, parts: bool) -> Option<Vec<Promised>> {
-        let mut clusters = self.clusters.lock();
+    pub(crate) fn take(&self, wanted: u32, keep: u32, parts: bool) -> Option<Vec<Promised>> {
+        let mut clusters = self.0.clusters.lock();
         if clusters.free < clusters.reserved + keep + wanted {
             return None;
         }
         // Where the one before was found, there are likely to be more.
-        let windows = self.count().div_ceil(WINDOW);
+        let windows = self.0.count().div_ceil(WINDOW);
         let fitting = (0..windows).find_map(|at| {
             let window = (clusters.window + at) % windows;
             let first = window * WINDOW;
-            Some((window, smallest(clusters.holes(first..(first + WINDOW).min(self.count())), wanted)?))
+            Some((window, smallest(clusters.holes(first..(first + WINDOW).min(self.0.count())), wanted)?))
         });
         let ids = match fitting {
             Some((window, ids)) => {
@@ -87,16 +90,16 @@ impl Space {
 
     /// Whether so many clusters may be promised now.
     pub(crate) fn may_promise(&self, wanted: u32) -> bool {
-        self.clusters.lock().in_runs + wanted <= self.count() / RUNS
+        self.0.clusters.lock().in_runs + wanted <= self.0.count() / RUNS
     }
 
     /// Promises a run for what lies in these clusters and may be moved, if without it so many would be clean there.
-    pub(crate) fn take_run_instead(self: &Arc<Self>, of: Range<u32>, wanted: u32, keep: u32) -> Option<Vec<Promised>> {
-        let mut clusters = self.clusters.lock();
-        let holes = || clusters.holes(0..self.count());
+    pub(crate) fn take_instead(&self, of: Range<u32>, wanted: u32, keep: u32) -> Option<Vec<Promised>> {
+        let mut clusters = self.0.clusters.lock();
+        let holes = || clusters.holes(0..self.0.count());
         let before = holes().find(|hole| hole.end == of.start).map_or(of.start, |hole| hole.start);
         let behind = holes().find(|hole| hole.start == of.end).map_or(of.end, |hole| hole.end);
-        if behind - before < wanted || !of.clone().all(|id| self.is_old(&clusters, id)) {
+        if behind - before < wanted || !of.clone().all(|id| clusters.is_old(&self.0.live, id)) {
             return None;
         }
         let others = holes().filter(|hole| hole.end < before || hole.start > behind);
@@ -105,42 +108,42 @@ impl Space {
     }
 
     /// Promises these clean clusters, unless too few would be left.
-    fn promise(self: &Arc<Self>, clusters: &mut Clusters, ids: Vec<u32>, keep: u32) -> Option<Vec<Promised>> {
+    fn promise(&self, clusters: &mut Clusters, ids: Vec<u32>, keep: u32) -> Option<Vec<Promised>> {
         let wanted = ids.len() as u32;
         let is_enough = clusters.free >= clusters.reserved + keep + wanted;
-        if !is_enough || clusters.in_runs + wanted > self.count() / RUNS {
+        if !is_enough || clusters.in_runs + wanted > self.0.count() / RUNS {
             return None;
         }
-        ids.iter().for_each(|id| self.take(clusters, *id, State::Busy));
+        for id in &ids {
+            clusters.take(*id, State::Busy);
+            self.0.walked.forget(*id);
+        }
         clusters.in_runs += wanted;
         clusters.has_runs = true;
-        self.seen.grows_old(clusters.granted, self.count());
-        let promised = |id| Promised { space: Arc::clone(self), id, is_filled: AtomicBool::new(false) };
+        self.0.seen.grows_old(clusters.granted, self.0.count());
+        let promised = |id| Promised { space: Arc::clone(self.0), id, is_filled: AtomicBool::new(false) };
         Some(ids.into_iter().map(promised).collect())
-    }
-
-    /// A clean cluster is granted.
-    pub(super) fn take(&self, clusters: &mut Clusters, id: u32, state: State) {
-        clusters.states[id as usize] = state;
-        clusters.pages[id as usize] = u64::MAX;
-        clusters.aside.remove(&id);
-        self.walked.forget(id);
-        clusters.free -= 1;
-        clusters.granted += 1;
     }
 
     /// Clusters that may be victims beside the longest holes.
     pub(crate) fn beside_holes(&self) -> Vec<u32> {
-        let clusters = self.clusters.lock();
-        let beside = |hole: Range<u32>| [hole.start.checked_sub(1), Some(hole.end).filter(|id| *id < self.count())];
+        let clusters = self.0.clusters.lock();
+        let beside = |hole: Range<u32>| [hole.start.checked_sub(1), Some(hole.end).filter(|id| *id < self.0.count())];
         let beside = clusters.longest_holes().into_iter().take(LOOKED_AT).flat_map(beside).flatten();
-        beside.filter(|id| self.is_old(&clusters, *id)).collect()
+        beside.filter(|id| clusters.is_old(&self.0.live, *id)).collect()
+    }
+}
+
+impl Space {
+    pub(crate) fn runs(self: &Arc<Self>) -> Runs<'_> {
+        Runs(self)
     }
 
     /// Marks as leaving, without a commit to wait for yet, all clusters that may be victims and have nothing live.
     pub(crate) fn leave_dead(&self) -> Vec<u32> {
         let mut clusters = self.clusters.lock();
-        let dead: Vec<_> = (0..self.count()).filter(|id| self.live(*id) == 0 && self.is_old(&clusters, *id)).collect();
+        let dead: Vec<_> =
+            (0..self.count()).filter(|id| self.live.grains(*id) == 0 && clusters.is_old(&self.live, *id)).collect();
         dead.iter().for_each(|id| clusters.set(*id, State::Leaving(u64::MAX)));
         dead
     }
@@ -148,12 +151,21 @@ impl Space {
     /// Clusters with nothing live that are no victims before a checkpoint.
     pub(crate) fn young_dead(&self) -> u32 {
         let clusters = self.clusters.lock();
-        let is_dead = |id: &u32| self.live(*id) == 0 && clusters.states[*id as usize] == State::Sealed;
-        (0..self.count()).filter(is_dead).filter(|id| !self.is_old(&clusters, *id)).count() as u32
+        let is_dead = |id: &u32| self.live.grains(*id) == 0 && clusters.states[*id as usize] == State::Sealed;
+        (0..self.count()).filter(is_dead).filter(|id| !clusters.is_old(&self.live, *id)).count() as u32
     }
 }
 
 impl Clusters {
+    /// A clean cluster is granted.
+    pub(super) fn take(&mut self, id: u32, state: State) {
+        self.states[id as usize] = state;
+        self.pages[id as usize] = u64::MAX;
+        self.aside.remove(&id);
+        self.free -= 1;
+        self.granted += 1;
+    }
+
     /// Clean clusters side by side, of these.
     fn holes(&self, within: Range<u32>) -> impl Iterator<Item = Range<u32>> {
         let is_free = |state: &State| *state == State::Free;
@@ -211,18 +223,18 @@ mod tests {
     #[test]
     fn a_run_comes_from_the_smallest_hole_that_has_room_for_it() {
         let space = with_holes(&[0..8, 20..25, 30..34, 40..41]);
-        let four = space.take_run(4, 0, false);
+        let four = space.runs().take(4, 0, false);
         assert_eq!(ids(four.as_ref()), Some(vec![30, 31, 32, 33]));
-        let three = space.take_run(3, 0, false);
+        let three = space.runs().take(3, 0, false);
         assert_eq!(ids(three.as_ref()), Some(vec![22, 23, 24]));
-        assert!(space.take_run(9, 0, false).is_none() && space.take_run(3, 9, true).is_none());
-        let last = space.take_run(3, 8, true);
+        assert!(space.runs().take(9, 0, false).is_none() && space.runs().take(3, 9, true).is_none());
+        let last = space.runs().take(3, 8, true);
         assert_eq!(ids(last.as_ref()), Some(vec![5, 6, 7]));
-        assert!(space.take_run(1, 0, true).is_none(), "{} are promised", space.longest_run());
+        assert!(space.runs().take(1, 0, true).is_none(), "{} are promised", space.runs().longest());
         // What was filled is not clean again, and counts as promised no more.
         [four, three].into_iter().flatten().flatten().for_each(|promised| promised.is_filled());
         drop(last);
-        let parts = space.take_run(10, 1, true);
+        let parts = space.runs().take(10, 1, true);
         assert_eq!(ids(parts.as_ref()), Some(vec![0, 1, 2, 3, 4, 5, 6, 7, 20, 21]), "in as few as there are");
         assert!(space.reserve(0));
         assert_eq!((space.grant(State::Busy, Site::Rest), space.available()), (Some(40), 0));
@@ -234,7 +246,7 @@ mod tests {
     fn a_single_cluster_does_not_cut_a_hole_where_there_are_runs() {
         let space = with_holes(&[0..8, 20..21]);
         assert!(space.reserve(0) && space.grant(State::Busy, Site::Rest) == Some(0));
-        assert_eq!(ids(space.take_run(1, 0, false).as_ref()), Some(vec![20]));
+        assert_eq!(ids(space.runs().take(1, 0, false).as_ref()), Some(vec![20]));
         assert!(space.reserve(0) && space.grant(State::Busy, Site::Rest) == Some(20));
     }
 
@@ -245,7 +257,7 @@ mod tests {
             space.set(id, State::Sealed);
             space.told(id, page);
         }
-        space.add_live(4, 1);
+        space.live.add(4, 1);
         space.set_floor(8);
         assert_eq!((space.young_dead(), space.leave_dead()), (1, vec![3]));
         assert_eq!((space.leaving(), space.state(3), space.leave_dead().len()), (1, State::Leaving(u64::MAX), 0));

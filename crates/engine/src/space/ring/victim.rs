@@ -1,8 +1,8 @@
 //! Which cluster is emptied, and which are set aside for a while.
 
-use std::{collections::BinaryHeap, sync::atomic::Ordering::Relaxed};
+use std::collections::BinaryHeap;
 
-use super::{ASIDE, Clusters, Space, State, Victim};
+use super::{ASIDE, Clusters, Space, State, Victim, live::Live, uses::Uses};
 
 impl Space {
     /// Picks a cluster to empty and marks it as leaving. Never one that a recovery may scan: what reclaim
@@ -11,19 +11,18 @@ impl Space {
     pub(crate) fn victim(&self, which: Victim) -> Option<u32> {
         let mut clusters = self.clusters.lock();
         let count = self.count();
-        let old = |clusters: &Clusters, id: u32| self.is_old(clusters, id);
+        let old = |clusters: &Clusters, id: u32| clusters.is_old(&self.live, id);
         let found = match which {
             Victim::Oldest => {
                 let start = clusters.hand;
                 (start..count).chain(0..start).find(|id| old(&clusters, *id))
             }
-            Victim::Emptiest => self.emptiest(&clusters, old, self.least_gain()),
-            Victim::HalfEmpty => self.emptiest(&clusters, old, self.room() / 2),
-            Victim::LeastRecent => self.least_recent(&mut clusters, old),
+            Victim::Emptiest => clusters.emptiest(&self.live, self.live.least_gain()),
+            Victim::HalfEmpty => clusters.emptiest(&self.live, self.live.room / 2),
+            Victim::LeastRecent => clusters.least_recent(&self.live, &self.uses),
             Victim::Aged(second) => {
                 let start = clusters.hand;
-                let since = |id: u32| self.since.get(id as usize).map_or(u32::MAX, |since| since.load(Relaxed));
-                (start..count).chain(0..start).find(|id| since(*id) < second && old(&clusters, *id))
+                (start..count).chain(0..start).find(|id| self.uses.since(*id) < second && old(&clusters, *id))
             }
         }?;
         clusters.hand = (found + 1) % count;
@@ -53,41 +52,49 @@ impl Space {
     pub(crate) fn aside(&self) -> u32 {
         self.clusters.lock().aside.len() as u32
     }
+}
+
+impl Clusters {
+    /// Whether a cluster may be a victim.
+    pub(super) fn is_old(&self, live: &Live, id: u32) -> bool {
+        self.states[id as usize] == State::Sealed
+            && self.pages[id as usize] < self.floor
+            && (!self.aside.contains(&id) || live.grains(id) == 0)
+    }
+
+    fn count(&self) -> u32 {
+        self.states.len() as u32
+    }
 
     /// The one with the least in it, if emptying it gains so many bytes.
-    fn emptiest(&self, clusters: &Clusters, old: impl Fn(&Clusters, u32) -> bool, gain: u64) -> Option<u32> {
-        let emptiest = (0..self.count()).filter(|id| old(clusters, *id)).min_by_key(|id| self.live_bytes(*id));
-        emptiest.filter(|id| self.live_bytes(*id) + gain <= self.room())
+    fn emptiest(&self, live: &Live, gain: u64) -> Option<u32> {
+        let emptiest = (0..self.count()).filter(|id| self.is_old(live, *id)).min_by_key(|id| live.bytes(*id));
+        emptiest.filter(|id| live.bytes(*id) + gain <= live.room)
     }
 
     /// Looks for many at a time: a search goes over all clusters.
-    fn least_recent(&self, clusters: &mut Clusters, old: impl Fn(&Clusters, u32) -> bool) -> Option<u32> {
-        let next = |clusters: &mut Clusters| {
+    fn least_recent(&mut self, live: &Live, uses: &Uses) -> Option<u32> {
+        let next = |clusters: &mut Self| {
             while let Some((number, id)) = clusters.idle.pop() {
-                if self.used(id) == number && old(clusters, id) {
+                if uses.last(id) == number && clusters.is_old(live, id) {
                     return Some(id);
                 }
             }
             None
         };
-        next(clusters).or_else(|| {
-            let most = (self.count() as usize / 256).clamp(4, 4096);
+        next(self).or_else(|| {
+            let (count, most) = (self.count(), (self.count() as usize / 256).clamp(4, 4096));
             // The largest of the smallest is on top. Of those never used since the opening, the hand's go first.
             let mut smallest = BinaryHeap::with_capacity(most + 1);
-            let behind_hand = |id: u32| (id + self.count() - clusters.hand) % self.count();
-            for id in (0..self.count()).filter(|id| old(clusters, *id)) {
-                smallest.push((self.used(id), behind_hand(id), id));
+            let behind_hand = |id: u32| (id + count - self.hand) % count;
+            for id in (0..count).filter(|id| self.is_old(live, *id)) {
+                smallest.push((uses.last(id), behind_hand(id), id));
                 if smallest.len() > most {
                     smallest.pop();
                 }
             }
-            let idle = smallest.into_sorted_vec().into_iter().rev().map(|(number, _, id)| (number, id)).collect();
-            clusters.idle = idle;
-            next(clusters)
+            self.idle = smallest.into_sorted_vec().into_iter().rev().map(|(number, _, id)| (number, id)).collect();
+            next(self)
         })
-    }
-
-    fn used(&self, id: u32) -> u64 {
-        self.used.get(id as usize).map_or(0, |used| used.load(Relaxed))
     }
 }
