@@ -1,8 +1,9 @@
 //! Which entries are known to be of large objects: a filter of as many bytes as there are clusters, beside the index,
 //! whose entries have no bit left to say it.
 //!
-//! Invariant: the bit of a manifest's or chunk's hash is set before its entry can be seen, and never cleared; so an entry
-//! that came to be in this opening, and whose bit is not set, is of a whole object. The device does not keep the filter.
+//! Invariant: the bit of a manifest's or chunk's hash is set before its entry can be seen, and never cleared; so an
+//! entry that came to be in this opening, and whose bit is not set, is of a whole object. The device does not keep the
+//! filter.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -37,7 +38,7 @@ impl Large {
 
     fn place(&self, hash: u64) -> Option<(&AtomicU64, u64)> {
         let mixed = (hash & self.told_apart_by).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let bit = mixed * (64 * self.bits.len() as u64) >> 32;
+        let bit = (mixed * (64 * self.bits.len() as u64)) >> 32;
         Some((self.bits.get((bit / 64) as usize)?, 1 << (bit % 64)))
     }
 }

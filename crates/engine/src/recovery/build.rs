@@ -101,7 +101,6 @@ pub(super) fn build(
     let divides = shared.preset.has_pages();
     let ages = options.cluster_age.limit().is_some();
     validate::count_tables(options, &shared.index_bytes, &found.place, superblock.segment_bits, count)?;
-    let first = identity.epoch << EPOCH_SHIFT;
     let space = Space::new(
         if shared.preset.layout == LayoutKind::Ring { count } else { map.in_place().0 },
         map.cluster / GRAIN as u32,
@@ -120,7 +119,7 @@ pub(super) fn build(
         counters: Arc::clone(&shared.counters),
     });
     let home = superblock_home(found.folder.as_ref(), &medium.device);
-    let log = Arc::new(Log::new((&medium, shared), &space, (superblock, home), first));
+    let log = Arc::new(Log::new((&medium, shared), &space, (superblock, home), identity.epoch << EPOCH_SHIFT));
     let places = match shared.preset.layout {
         LayoutKind::Places(places) => Some((places.open)(PlacesGround {
             medium: Arc::clone(&medium),

@@ -1,8 +1,8 @@
 //! Optimized batch allocation: Iyengar et al. 2003, §2.5.
 //!
 //! Step by step: requests by decreasing size; each takes the best fit among the free blocks of at least *T* bytes and
-//! what the batch itself has left of them, however short; else the tail. Then all are written in address order, and what
-//! lies side by side is one device write.
+//! what the batch itself has left of them, however short; else the tail. Then all are written in address order, and
+//! what lies side by side is one device write.
 
 use picaflor_format::blocks::{HEADER, Header};
 

@@ -11,7 +11,7 @@ use picaflor_format::blocks::{Home, ROOTS, VOIDS};
 
 use super::{
     BlockError, BlockOptions, BlockResult, FreeLists, Method,
-    follow::Follow,
+    cursors::Follow,
     home::{self, Found, HomeState},
     image,
     links::Links,

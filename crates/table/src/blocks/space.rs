@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use picaflor_format::blocks::{Header, Status};
 
 use super::{
-    follow::Follow,
+    cursors::Follow,
     links::Links,
     lists::{Link, Lists, Source, Taken},
     options::{Method, Shape},

@@ -101,7 +101,7 @@ fn a_batch_uses_what_its_own_splits_leave_however_short_and_others_leave_it_alon
     let (_, lists) = counted(options(Method::Pfl));
     let [free, short] = [10_000, 3000].map(|len| lists.put(&vec![1; len]).unwrap());
     lists.put(b"so that nothing joins the tail").unwrap();
-    lists.free_batch(&[free.clone(), short]).unwrap();
+    lists.free_batch(&[free, short]).unwrap();
     lists.sync().unwrap();
     let from = free.address().grain();
     // Of 20 grains 12 are taken, and what is left is less than T.
