@@ -184,8 +184,9 @@ pub struct Options {
     pub unpacked: u64,
     /// The same: who is packed first. Default who was asked for least recently; in `picaflor`, who came first.
     pub pack_order: PackOrder,
-    /// Most open buffers, hence most servers and groups that are kept apart at one time. Default 16;
-    /// a preset may say otherwise.
+    /// Most open buffers, hence most servers and groups that are kept apart at one time; no more than an eighth of the
+    /// memory has room for. Default 16; a preset may say otherwise: `damelo` has 1,024, and opens as many as there are
+    /// groups in use.
     pub open_buffers: usize,
     /// How the blocks of a new file are obtained: reserving them is done at once, writing them all makes every
     /// later write and sync cheaper. Default: files up to 256 MiB are written, larger ones reserved.

@@ -130,6 +130,8 @@ impl Preset {
             Placement::PerServer => 128,
             // One is packed; another is of what bypasses memory.
             Placement::Packing => 2,
+            // One for each group in use, as far as memory and device have room.
+            Placement::Groups => 1024,
             _ => 16,
         }
     }

@@ -76,6 +76,9 @@ counters! {
     packed,
     /// Copies laid beside a collocated object.
     copies_placed,
+    /// Open buffers that a group or server took over from another one, which may want one again soon: where these are
+    /// many among the puts, there are too few for the groups in use, and clusters are sealed before they are full.
+    lanes_taken_over,
     /// Objects placed in the open buffer of their neighbour.
     neighbours_joined,
     /// Device reads for gets, of a single object.

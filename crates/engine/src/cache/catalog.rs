@@ -25,6 +25,7 @@ use crate::{
     base::places::Places,
     base::stats::add,
     cache::buffers::{Buffers, Slot},
+    cache::large::Large,
     index::{Entered, Index, IndexEntry, Location},
     shared::Shared,
     space::{SPARE, Space},
@@ -40,6 +41,8 @@ pub(crate) struct Catalog {
     pub(crate) medium: Arc<Medium>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) index: Index,
+    /// Which entries of it are of large objects.
+    pub(crate) large: Large,
     /// The clusters: of objects, or, where these have places, of checkpoints only.
     pub(crate) space: Arc<Space>,
     pub(crate) buffers: Buffers,
@@ -171,6 +174,7 @@ impl Catalog {
         };
         let location = Location::Buffered { slot, offset: (offset / GRAIN) as u32 };
         let grains = (draft.header.frame_len() / GRAIN) as u32;
+        self.large.note(draft.hash, draft.header.kind);
         // The lane is locked, so the buffer cannot be sealed, written and retired before the index names it.
         let before = self.shared.index_bytes.load(Relaxed);
         let entered = self.index.put(draft.hash, location, grains, old);

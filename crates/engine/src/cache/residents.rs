@@ -192,8 +192,8 @@ impl Residents {
         if self.catalog.packs_tightly() && !self.shared.memory.retention.holds_clusters() {
             return false;
         }
-        let open = self.open_slots;
-        let most = (self.catalog.buffers.count() as usize - open).min(self.space.count() as usize / 4);
+        let open = 2 * self.catalog.placer.lanes_in_use() + 16;
+        let most = (self.catalog.buffers.count() as usize - self.open_slots).min(self.space.count() as usize / 4);
         let (used, (pages, divided)) = (self.catalog.buffers.in_use(), self.space.pages().held());
         let clusters = (used + divided).saturating_sub(pages);
         used < self.catalog.buffers.count() as usize

@@ -131,6 +131,9 @@ impl Store {
 
     /// Whether nothing need be read to delete this key here.
     fn leaves_unread(volume: &Volume, hash: KeyHash) -> bool {
+        if volume.frames.deleted_unread(hash).is_some() {
+            return true;
+        }
         volume.catalog.index.candidates(hash.short()).iter().all(|entry| match entry.location() {
             Location::OnDisk { .. } => false,
             Location::Buffered { slot, offset } => {
@@ -169,6 +172,9 @@ impl Store {
         }
         let generation = self.shared().next_generation();
         let (mut found, mut told) = (false, false);
+        while let Some(entry) = volume.frames.deleted_unread(hash) {
+            found |= volume.catalog.drop_entry(hash.short(), entry);
+        }
         while let Some(own) = volume.frames.verified(hash, key, Kind::Whole)? {
             // What could not be read leaves as well, and nobody knows whose it was.
             found |= volume.catalog.drop_entry(hash.short(), own.entry) && own.header.is_some();

@@ -88,6 +88,21 @@ impl Frames {
         }
     }
 
+    /// The entry that a delete of this key drops by the index alone, without a look at what it leads to. A cache does
+    /// where each group has its pages, as the thesis does (Ledlie 2000, §3), by the reasoning of [`Frames::own`]; but
+    /// not where the entry is known to be of a large object, whose chunks go too. Chunks of one that was there before
+    /// this opening go when their clusters are emptied: nobody owns them any more.
+    pub(crate) fn deleted_unread(&self, hash: KeyHash) -> Option<IndexEntry> {
+        let options = &self.shared.options;
+        let by_index =
+            self.catalog.placer.keeps_apart() && options.mode == Mode::Cache && options.eviction_listener.is_none();
+        // In this order: an entry that comes to be in between is not among the candidates.
+        match self.catalog.index.candidates(hash.short())[..] {
+            [entry] if by_index && !self.catalog.large.may_be(hash.short()) => Some(entry),
+            _ => None,
+        }
+    }
+
     /// The entry whose frame has this key, found by reading frames.
     pub(crate) fn verified(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {
         let chunk = kind == Kind::Chunk;

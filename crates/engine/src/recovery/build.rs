@@ -31,6 +31,7 @@ use crate::{
     cache::buffers::Buffers,
     cache::catalog::Catalog,
     cache::cluster_contents::ClusterContents,
+    cache::large::Large,
     cache::pages::{PAGE_MIN, Pages},
     cache::residents::Residents,
     index::{Index, SLOTS_MAX},
@@ -100,7 +101,6 @@ pub(super) fn build(
     let divides = shared.preset.has_pages();
     let ages = options.cluster_age.limit().is_some();
     validate::count_tables(options, &shared.index_bytes, &found.place, superblock.segment_bits, count)?;
-    let first = identity.epoch << EPOCH_SHIFT;
     let space = Space::new(
         if shared.preset.layout == LayoutKind::Ring { count } else { map.in_place().0 },
         map.cluster / GRAIN as u32,
@@ -119,7 +119,7 @@ pub(super) fn build(
         counters: Arc::clone(&shared.counters),
     });
     let home = superblock_home(found.folder.as_ref(), &medium.device);
-    let log = Arc::new(Log::new((&medium, shared), &space, (superblock, home), first));
+    let log = Arc::new(Log::new((&medium, shared), &space, (superblock, home), identity.epoch << EPOCH_SHIFT));
     let places = match shared.preset.layout {
         LayoutKind::Places(places) => Some((places.open)(PlacesGround {
             medium: Arc::clone(&medium),
@@ -139,11 +139,13 @@ pub(super) fn build(
     let least = if divides { u64::from(PAGE_MIN) } else { cluster };
     let slots = ((options.memory / least) as usize + 2 * lanes + 32).min(SLOTS_MAX);
     let index = Index::new(superblock.segment_bits, Arc::clone(&shared.index_bytes));
-    let placer = Placer::new(shared.preset.placement, lanes, shared.hints_max(), index.told_apart_by());
+    let (told_apart_by, counters) = (index.told_apart_by(), Arc::clone(&shared.counters));
+    let placer = Placer::new(shared.preset.placement, lanes, shared.hints_max(), told_apart_by, counters);
     let catalog = Arc::new(Catalog {
         medium: Arc::clone(&medium),
         shared: Arc::clone(shared),
         index,
+        large: Large::new(if divides { count } else { 0 }, told_apart_by),
         space: Arc::clone(&space),
         buffers: Buffers::new(slots, shared.memory.retention.holds_clusters(), packs.then_some(options.pack_order)),
         placer,

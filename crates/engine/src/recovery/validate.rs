@@ -17,6 +17,7 @@ use crate::{
     About, Error, Mode, Options, Place, Result,
     base::policy::Eviction,
     base::policy::Persistence,
+    cache::large::Large,
     cache::pages::Pages,
     index::{GRAINS_MAX, Index},
     space::{LayoutKind, Space},
@@ -121,7 +122,7 @@ pub(super) fn count_tables(
 ) -> Result<()> {
     let notes_use = options.preset.eviction(options.mode) == Eviction::LruCluster;
     let each = if notes_use { Space::BYTES_PER_USED_CLUSTER } else { Space::BYTES_PER_CLUSTER };
-    let each = each + if options.preset.has_pages() { Pages::BYTES_PER_CLUSTER } else { 0 };
+    let each = each + if options.preset.has_pages() { Pages::BYTES_PER_CLUSTER + Large::BYTES_PER_CLUSTER } else { 0 };
     let each = each + if options.cluster_age.limit().is_some() { Space::BYTES_PER_AGING_CLUSTER } else { 0 };
     let tables = u64::from(clusters) * (each + size_of::<AtomicU16>() as u64);
     let before = counted.fetch_add(tables, Relaxed);

@@ -91,8 +91,10 @@ pub(super) fn begin(unopened: Unopened, identity: &Identity) -> Result<(Arc<Volu
     }
     let preset = volume.shared.preset.number();
     let doubt = volume.scrubber.known.doubt;
+    // Objects in place have a word of their own for a close, which a superblock that is written behind it takes back.
+    let tells_close = volume.catalog.places.is_none();
     volume.log.write_superblock(|block| {
-        (block.epoch, block.preset, block.doubt, block.running) = (identity.epoch, preset, doubt, true);
+        (block.epoch, block.preset, block.doubt, block.running) = (identity.epoch, preset, doubt, tells_close);
     })?;
     if identity.doubtful {
         volume.log.write_superblock(|_| ())?;

@@ -119,7 +119,7 @@ impl Appender {
 
     /// Most bytes of buffers that are open or wait for the device.
     pub(crate) fn unwritten_max(&self) -> u64 {
-        unwritten_max(&self.parts.shared.options, self.lanes.len() as u64)
+        unwritten_max(&self.parts.shared.options, self.parts.catalog.placer.lanes_in_use() as u64)
     }
 
     /// The lane whose open buffer holds this object and has room for `len` bytes more.

@@ -15,14 +15,21 @@
 
 use std::{
     collections::VecDeque,
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
 };
 
 use parking_lot::Mutex;
 use picaflor_common::HashKeyed;
 use picaflor_format::frame::Kind;
 
-use crate::{base::policy::Placement, space::Site};
+use crate::{
+    base::policy::Placement,
+    base::stats::{Counters, add},
+    space::Site,
+};
 
 /// What objects of one lane have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -66,6 +73,8 @@ pub(crate) const PAIRS_MAX: usize = 1 << 14;
 /// Memory that a hint or a copy takes at most: a place in the map and in the order, and 32 numbers.
 pub(crate) const PAIR_BYTES: u64 = 352;
 
+/// See [`Placer::lanes_in_use`].
+const FEW: usize = 16;
 /// A lane that was not used for so many puts of each lane is idle.
 const IDLE: u64 = 32;
 /// Share of the puts, in 1/1024, that name a neighbour, from which on an affinity is kept together and its objects
@@ -79,6 +88,9 @@ pub(crate) struct Placer {
     hinted: AtomicU32,
     pairs: usize,
     lanes: Mutex<Vec<LaneUse>>,
+    most: usize,
+    in_use: AtomicU32,
+    counters: Arc<Counters>,
     hints: Mutex<Pairs>,
     /// By what the index knows of a hash. Where an entry goes to another key of its place, the copies that were known
     /// of its object go with it: an entry that leads to a copy must be the object's.
@@ -93,12 +105,21 @@ struct LaneUse {
 
 impl Placer {
     /// Remembers at most `pairs` hints and as many copies. `told_apart_by`: see [`crate::index::Index`].
-    pub(crate) fn new(placement: Placement, lanes: usize, pairs: usize, told_apart_by: u64) -> Self {
+    pub(crate) fn new(
+        placement: Placement,
+        lanes: usize,
+        pairs: usize,
+        told_apart_by: u64,
+        counters: Arc<Counters>,
+    ) -> Self {
         Self {
             placement,
             hinted: AtomicU32::new(0),
             pairs,
             lanes: Mutex::new((0..lanes).map(|_| LaneUse { class: None, used: 0 }).collect()),
+            most: lanes,
+            in_use: AtomicU32::new(0),
+            counters,
             hints: Mutex::default(),
             copies: Mutex::default(),
             told_apart_by,
@@ -161,8 +182,19 @@ impl Placer {
                 at
             }
         };
-        lanes[lane] = LaneUse { class: Some(class), used: tick };
+        let before = std::mem::replace(&mut lanes[lane], LaneUse { class: Some(class), used: tick });
+        match before.class {
+            None => drop(self.in_use.fetch_add(1, Relaxed)),
+            Some(other) if other != class => add(&self.counters.lanes_taken_over, 1),
+            Some(_) => {}
+        }
         lane
+    }
+
+    /// Lanes that ever had a class, and at least those for which there is always room: the others leave theirs to what
+    /// is read.
+    pub(crate) fn lanes_in_use(&self) -> usize {
+        (self.in_use.load(Relaxed) as usize).max(self.most.min(FEW))
     }
 
     /// The lane that objects of this class go to, by the class as clusters keep it, if they go to any; nothing is
@@ -257,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_class_keeps_its_lane_and_an_idle_lane_is_taken_over() {
-        let placer = Placer::new(Placement::Together, 2, 100, !0);
+        let placer = Placer::new(Placement::Together, 2, 100, !0, Arc::default());
         let a = placer.lane(Class::Server(1), 1);
         let b = placer.lane(Class::Group(1), 2);
         assert_ne!(a, b);
@@ -271,14 +303,15 @@ mod tests {
         assert_eq!(placer.lane_of_class(Class::Server(9).short()), Some(b));
         assert_eq!(placer.lane_of_class(Class::Group(1).short()), None);
         // Elsewhere whoever comes takes over what was used least recently.
-        let placer = Placer::new(Placement::PerServer, 2, 100, !0);
+        let placer = Placer::new(Placement::PerServer, 2, 100, !0, Arc::default());
         let lanes: Vec<_> = [1, 2, 1, 3, 2].map(|server| placer.lane(Class::Server(server), server.into())).into();
         assert_eq!(lanes, [0, 1, 0, 0, 1]);
+        assert_eq!((placer.lanes_in_use(), placer.counters.counts().lanes_taken_over), (2, 1));
     }
 
     #[test]
     fn kin_are_known_while_puts_name_neighbours() {
-        let placer = Placer::new(Placement::Together, 16, 100, !0);
+        let placer = Placer::new(Placement::Together, 16, 100, !0, Arc::default());
         let (page, part) = (7 << 16, 9 << 16);
         assert_eq!(
             (placer.affinity_of(page, None), placer.affinity_of(part, Some(page))),
@@ -296,7 +329,7 @@ mod tests {
 
     #[test]
     fn hints_are_mutual_and_bounded() {
-        let placer = Placer::new(Placement::Together, 1, 100, !0);
+        let placer = Placer::new(Placement::Together, 1, 100, !0, Arc::default());
         for i in 0..300 {
             placer.hint(2 * i, 2 * i + 1);
         }

@@ -434,3 +434,67 @@ fn eight_threads_on_a_real_file_read_what_was_put() {
         );
     }
 }
+
+#[test]
+fn pages_hold_one_group_where_there_are_many_in_turn() {
+    let page = 64 * KIB;
+    let device = counted(64 * MIB);
+    let store = Store::open(paged(&device, page, 32 * MIB)).unwrap();
+    let len = |i: u64| 900 + i as usize % 3000;
+    (0..8000).for_each(|i| put(&store, 1 + (i % 40) as u32, i, len(i)));
+    let written: u64 = (0..8000).map(|i| len(i) as u64 + 100).sum();
+    let stats = store.stats();
+    assert_eq!(stats.counts.lanes_taken_over, 0);
+    assert!(stats.counts.clusters_sealed < written / page * 5 / 4, "{}", stats.counts.clusters_sealed);
+    store.close().unwrap();
+    let pages = groups_by_page(&*device, page);
+    let mixed = pages.values().filter(|groups| groups.len() > 1).count();
+    assert_eq!(mixed, 0, "of {}", pages.len());
+}
+
+#[test]
+fn a_store_says_when_it_has_too_few_lanes() {
+    let device = counted(64 * MIB);
+    let store = Store::open(paged(&device, 64 * KIB, 16 * MIB).with(|o| o.open_buffers = 3)).unwrap();
+    (0..120).for_each(|i| put(&store, 1 + (i % 4) as u32, i, 900));
+    let taken_over = store.stats().counts.lanes_taken_over;
+    assert_eq!(taken_over, 117, "each put but the first three");
+}
+
+#[test]
+fn a_cache_deletes_without_reading_but_takes_the_chunks_of_a_large_object_along() {
+    let device = counted(64 * MIB);
+    let options = paged(&device, 16 * KIB, 4 * MIB).mode(Mode::Cache);
+    let store = Store::open(options.clone()).unwrap();
+    // Some as short as what leads to the chunks of a large one.
+    (0..6000).for_each(|i| put(&store, 1 + (i % 5) as u32, i, 20 + i as usize % 3000));
+    let large = |i: u64| key(6, 10_000 + i);
+    for i in 0..4 {
+        store.put_with(&large(i), &body(i, 300_000), &in_group(6)).unwrap();
+    }
+    store.flush().unwrap();
+    let live = |store: &Store| store.stats().live_bytes;
+    let (before, reads) = (live(&store), device.counts().reads);
+    let mut kept = 0;
+    for i in 0..3000 {
+        kept += u64::from(store.delete(&key(1 + (i % 5) as u32, i)).unwrap());
+        assert!(!store.contains(&key(1 + (i % 5) as u32, i)).unwrap(), "{i}");
+    }
+    let looked = device.counts().reads - reads;
+    assert!(looked < 3000 / 20, "{looked}: but for what shares a bit with a large one's entries");
+    let all_small = before - live(&store);
+    assert!(store.delete(&large(0)).unwrap() && store.delete(&large(1)).unwrap());
+    assert!(before - all_small - live(&store) >= 600_000, "their chunks went too");
+    store.close().unwrap();
+    let store = Store::open(options.clone()).unwrap();
+    assert!((0..3000).all(|i| !store.contains(&key(1 + (i % 5) as u32, i)).unwrap()), "no crash brings it back");
+    let reads = device.counts().reads;
+    kept += (3000..6000).map(|i| u64::from(store.delete(&key(1 + (i % 5) as u32, i)).unwrap())).sum::<u64>();
+    assert!(kept >= 5990, "{kept}: but for the rare key whose place another took");
+    assert_eq!(device.counts().reads, reads, "of large objects from before this opening nothing is known");
+    assert!(store.delete(&large(2)).unwrap() && !store.contains(&large(2)).unwrap());
+    assert!(read(&store, &large(3)).unwrap() == body(3, 300_000));
+    store.close().unwrap();
+    let report = Store::open(options).unwrap().check(|_, _| {});
+    assert!(report.is_clean(), "{report:?}");
+}

@@ -1,12 +1,12 @@
 //! Optimized batch allocation: Iyengar et al. 2003, §2.5.
 //!
-//! Step by step: requests by decreasing size; each takes the best fit among the free blocks of at least *T* bytes, and
-//! what is left of it goes back at once; else the tail. Then all are written in address order, and what lies side by
-//! side is one device write.
+//! Step by step: requests by decreasing size; each takes the best fit among the free blocks of at least *T* bytes and
+//! what the batch itself has left of them, however short; else the tail. Then all are written in address order, and
+//! what lies side by side is one device write.
 
 use picaflor_format::blocks::{HEADER, Header};
 
-use super::{Block, BlockResult, FreeLists, grant::Wish};
+use super::{Block, BlockResult, FreeLists, grant::Wish, lists::Leftovers};
 
 /// Longest device write of a batch, in bytes.
 const LONGEST: u64 = 1 << 20;
@@ -22,7 +22,7 @@ impl FreeLists {
     /// # Errors
     /// As [`FreeLists::allocate`]; without room for all of them, none is allocated.
     pub fn allocate_batch(&self, lens: &[u64]) -> BlockResult<Vec<Block>> {
-        let wishes: Vec<_> = lens.iter().map(|&len| Wish { best: true, ..Wish::of(len, Header::UNWRITTEN) }).collect();
+        let wishes: Vec<_> = lens.iter().map(|&len| Wish::of(len, Header::UNWRITTEN)).collect();
         self.grant_batch(&wishes).map(|(blocks, _)| blocks)
     }
 
@@ -31,7 +31,7 @@ impl FreeLists {
     /// # Errors
     /// As [`FreeLists::put`]; without room for all of them, none is put.
     pub fn put_batch(&self, bodies: &[&[u8]]) -> BlockResult<Vec<Block>> {
-        let wishes: Vec<_> = bodies.iter().map(|bytes| Wish { best: true, ..Wish::put(bytes) }).collect();
+        let wishes: Vec<_> = bodies.iter().map(|bytes| Wish::put(bytes)).collect();
         self.grant_batch(&wishes).map(|(blocks, _)| blocks)
     }
 
@@ -39,7 +39,7 @@ impl FreeLists {
     /// of the blocks lies in what another of them left of a split. Then all must be durable before one is named: if a
     /// crash took the block in front and left the one behind, that would lie within something free.
     pub(crate) fn put_batch_later(&self, bodies: &[&[u8]]) -> BlockResult<(Vec<Block>, bool)> {
-        let wishes: Vec<_> = bodies.iter().map(|bytes| Wish { best: true, later: true, ..Wish::put(bytes) }).collect();
+        let wishes: Vec<_> = bodies.iter().map(|bytes| Wish { later: true, ..Wish::put(bytes) }).collect();
         let granted = self.grant_batch(&wishes)?;
         self.relieve()?;
         Ok(granted)
@@ -91,9 +91,10 @@ impl FreeLists {
     /// caller holds the gate until they are written.
     fn choose_batch(&self, left: &mut Vec<usize>, sizes: &[u32], wishes: &[Wish<'_>]) -> Vec<(Header, usize)> {
         let mut space = self.space.lock();
-        let mut chosen = Vec::new();
+        let (mut chosen, mut leftovers) = (Vec::new(), Leftovers::new());
         while let Some(&index) = left.last() {
-            let Some(header) = self.choose(&mut space, sizes[index], &wishes[index]) else { break };
+            let chosen_now = self.choose(&mut space, sizes[index], &wishes[index], Some(&mut leftovers));
+            let Some(header) = chosen_now else { break };
             left.pop();
             chosen.push((header, index));
         }

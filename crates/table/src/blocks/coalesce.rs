@@ -31,7 +31,7 @@ impl FreeLists {
     pub fn step(&self) -> BlockResult<bool> {
         self.alive()?;
         if self.space.lock().walk.is_some() {
-            return Ok(self.discover(self.options.step_blocks) || self.is_worth_coalescing());
+            return Ok(self.look(self.options.step_blocks) || self.is_worth_coalescing());
         }
         self.join_some()
     }
@@ -61,7 +61,8 @@ impl FreeLists {
 
     /// Called when nothing serves a request; the next try is round `round`.
     pub(super) fn make_room(&self, size: u32, round: u32) -> BlockResult<u32> {
-        if self.discover(self.options.step_blocks) {
+        let limit = self.options.step_blocks;
+        if self.follow_on(limit, Some(self.shape.list(size))) || self.discover(limit) {
             return Ok(round);
         }
         match round {
@@ -87,6 +88,11 @@ impl FreeLists {
         self.space.lock().tally.grains.max(0).cast_unsigned()
     }
 
+    /// A bounded look for free blocks: lists of free ones lead to them, else headers are looked at in turn.
+    fn look(&self, limit: usize) -> bool {
+        self.shape.method == Method::Pfl && self.follow_on(limit, None) || self.discover(limit)
+    }
+
     /// As [`FreeLists::discover`], if the tail was asked since that was last done: for what may be free where nobody
     /// has looked yet. Who only frees has no use for it.
     pub(crate) fn discover_for_tail(&self, limit: usize) -> bool {
@@ -95,7 +101,7 @@ impl FreeLists {
             let from_tail = space.from_tail;
             std::mem::replace(&mut space.looked, from_tail) != from_tail
         };
-        is_wanted && self.discover(limit)
+        is_wanted && self.look(limit)
     }
 
     /// Looks at so many more headers. False if there is nothing more to find, or not before the next sync.

@@ -7,7 +7,7 @@
 use picaflor_device::AlignedBuf;
 use picaflor_format::blocks::{HEADER, Header, Status, checksum};
 
-use super::{Address, Block, BlockError, BlockResult, FreeLists, space::Space, walk};
+use super::{Address, Block, BlockError, BlockResult, FreeLists, lists::Leftovers, space::Space, walk};
 
 /// What is granted, and how it is chosen.
 #[derive(Clone, Copy)]
@@ -18,19 +18,17 @@ pub(super) struct Wish<'a> {
     /// Of those; summed before any lock is held.
     pub(super) sum: u32,
     pub(super) flags: u16,
-    /// Best fit, as in a batch.
-    pub(super) best: bool,
     /// Written with the next batch.
     pub(super) later: bool,
 }
 
 impl<'a> Wish<'a> {
     pub(super) fn put(bytes: &'a [u8]) -> Self {
-        Self { len: bytes.len() as u64, bytes: Some(bytes), sum: checksum(bytes), flags: 0, best: false, later: false }
+        Self { len: bytes.len() as u64, bytes: Some(bytes), sum: checksum(bytes), flags: 0, later: false }
     }
 
     pub(super) fn of(len: u64, flags: u16) -> Self {
-        Self { len, bytes: None, sum: 0, flags, best: false, later: false }
+        Self { len, bytes: None, sum: 0, flags, later: false }
     }
 
     /// Whether what a split leaves waits for a sync: where others write behind it with a batch, and may be named before
@@ -49,7 +47,7 @@ impl FreeLists {
             let gate = self.gate.read();
             let chosen = {
                 let mut space = self.space.lock();
-                let chosen = self.choose(&mut space, size, &wish);
+                let chosen = self.choose(&mut space, size, &wish, None);
                 if wish.holds_rest()
                     && let Some(header) = &chosen
                 {
@@ -70,10 +68,20 @@ impl FreeLists {
         }
     }
 
-    /// A block off the lists, with its header; the caller holds the gate until the header is written.
-    pub(super) fn choose(&self, space: &mut Space, size: u32, wish: &Wish<'_>) -> Option<Header> {
+    /// A block off the lists, with its header; the caller holds the gate until the header is written. A batch tells
+    /// what its splits have left.
+    pub(super) fn choose(
+        &self,
+        space: &mut Space,
+        size: u32,
+        wish: &Wish<'_>,
+        batch: Option<&mut Leftovers>,
+    ) -> Option<Header> {
         let lists = &mut space.lists;
-        let taken = if wish.best { lists.take_best(size, &self.shape) } else { lists.take(size, &self.shape) }?;
+        let taken = match batch {
+            Some(left) => lists.take_best(size, &self.shape, left),
+            None => lists.take(size, &self.shape),
+        }?;
         let mut header = space.granted(taken, &self.shape);
         header.len = wish.len as u32;
         header.flags = wish.flags;

@@ -65,6 +65,9 @@ pub(super) struct Taken {
     pub(super) link: Link,
 }
 
+/// What the splits of a batch have left: size and place, all of it on the lists.
+pub(super) type Leftovers = BTreeSet<(u32, u64)>;
+
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     by_address: BTreeMap<u64, Free>,
@@ -164,12 +167,20 @@ impl Lists {
         }
     }
 
-    /// Best fit among the blocks of at least `threshold` grains, else the tail: §2.5.
-    pub(super) fn take_best(&mut self, size: u32, shape: &Shape) -> Option<Taken> {
-        match self.smallest(size.max(shape.threshold)) {
-            Some(at) => Some(self.cut(at, size, 0, shape.min)),
-            None => self.take_tail(size, shape),
+    /// Best fit among the blocks of at least `threshold` grains, and what the batch's own splits have `left`, however
+    /// short (Figure 8); else the tail: §2.5.
+    pub(super) fn take_best(&mut self, size: u32, shape: &Shape, left: &mut Leftovers) -> Option<Taken> {
+        let large = self.smallest(size.max(shape.threshold)).map(|at| (self.by_address[&at].size, at));
+        let short = left.range((size, 0)..).next().copied();
+        let taken = match large.into_iter().chain(short).min() {
+            Some((_, at)) => self.cut(at, size, 0, shape.min),
+            None => self.take_tail(size, shape)?,
+        };
+        left.remove(&(taken.size + taken.rest, taken.at));
+        if taken.rest > 0 {
+            left.insert((taken.rest, taken.at + u64::from(taken.size)));
         }
+        Some(taken)
     }
 
     pub(super) fn take_tail(&mut self, size: u32, shape: &Shape) -> Option<Taken> {

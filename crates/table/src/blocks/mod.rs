@@ -23,12 +23,13 @@
 //! **What is where.** `lists.rs` chooses a block; `grant.rs` writes and frees it; `walk.rs` finds blocks after a
 //! failure; `batch.rs` places many at once; `home.rs` keeps what must be found first; `commit.rs` makes things durable;
 //! `queue.rs` keeps writes that wait for that, and `drain.rs` writes them; `coalesce.rs` makes large blocks of small
-//! ones; `links.rs` and `follow.rs` are PL and PFL; `image.rs` is a clean shutdown.
+//! ones; `links.rs`, `cursors.rs` and `follow.rs` are PL and PFL; `image.rs` is a clean shutdown.
 
 mod address;
 mod batch;
 mod coalesce;
 mod commit;
+mod cursors;
 mod drain;
 mod error;
 mod follow;

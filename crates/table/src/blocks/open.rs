@@ -11,7 +11,7 @@ use picaflor_format::blocks::{Home, ROOTS, VOIDS};
 
 use super::{
     BlockError, BlockOptions, BlockResult, FreeLists, Method,
-    follow::follow,
+    cursors::Follow,
     home::{self, Found, HomeState},
     image,
     links::Links,
@@ -150,8 +150,11 @@ impl FreeLists {
             }
         }
         space.lists.tail = walk.at;
-        receipt.from_lists = follow(device.as_ref(), &shape, home, &mut space, options.step_blocks);
         space.walk = (walk.at > shape.start).then(|| Walk::new(shape.start, walk.at, u64::MAX));
+        space.links = Links::new(&shape, &home.heads);
+        let mut follow = Follow::new(&space.links.heads, &home.voids, (home.epoch + 1) << EPOCH_SHIFT, options.pool);
+        receipt.from_lists = follow.go_on(device.as_ref(), (&shape, home.salt), &mut space, options.step_blocks, None);
+        space.follow = (!follow.is_done()).then_some(follow);
         receipt.undiscovered = (walk.at - shape.start) * shape.grain;
         Self::ready(device, options, shape, state, space, receipt)
     }

@@ -46,12 +46,13 @@ pub struct BlockOptions {
     pub search: Search,
     /// The paper's *T*: a batch leaves free blocks of fewer bytes alone.
     pub batch_threshold: u64,
-    /// Allocations from the tail, or changes of lists, between two writes of the home.
+    /// Allocations from the tail, changes of lists, or in PL frees, between two writes of the home: a block freed since
+    /// is not found by its list after a failure.
     pub checkpoint_every: u32,
     /// [`step`](super::FreeLists::step) coalesces while the space taken is more than this many times the space
     /// allocated.
     pub coalesce_at: f64,
-    /// Most blocks that one step looks at.
+    /// Most blocks that one step looks at, and device reads by which an opening follows persistent lists.
     pub step_blocks: usize,
     /// Bytes of memory kept for writes to come.
     pub pool: usize,

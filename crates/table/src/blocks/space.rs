@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use picaflor_format::blocks::{Header, Status};
 
 use super::{
+    cursors::Follow,
     links::Links,
     lists::{Link, Lists, Source, Taken},
-    options::Shape,
+    options::{Method, Shape},
     walk::Walk,
 };
 
@@ -60,12 +61,14 @@ pub(super) struct Space {
     pub(super) synced: (u64, u64),
     /// Discovery, while it is under way.
     pub(super) walk: Option<Walk>,
+    /// How far persistent lists were followed, where they lead further.
+    pub(super) follow: Option<Follow>,
     /// Damaged places: grain, grains.
     pub(super) alone: BTreeMap<u64, u64>,
     pub(super) tally: Tally,
     /// Furthest the tail has been.
     pub(super) most: u64,
-    /// Tail allocations and list changes that no home knows of.
+    /// Tail allocations, list changes and, in PL, frees that no home knows of.
     pub(super) since_home: u32,
     /// Grows whenever places of headers vanish.
     pub(super) merges: u64,
@@ -120,7 +123,9 @@ impl Space {
             self.merges += 1;
         }
         let link = self.links.freed(&header, shape);
-        self.since_home += u32::from(self.links.changed());
+        // A free changes no list of PL. But what a list leads to is believed only as far as a home says that it was
+        // durable.
+        self.since_home += u32::from(self.links.changed() || shape.method == Method::Pl);
         (header.list, header.next) = (link.list, link.next);
         header
     }

@@ -96,4 +96,24 @@ fn a_batch_is_written_in_address_order_and_side_by_side_at_once() {
     }
 }
 
+#[test]
+fn a_batch_uses_what_its_own_splits_leave_however_short_and_others_leave_it_alone() {
+    let (_, lists) = counted(options(Method::Pfl));
+    let [free, short] = [10_000, 3000].map(|len| lists.put(&vec![1; len]).unwrap());
+    lists.put(b"so that nothing joins the tail").unwrap();
+    lists.free_batch(&[free, short]).unwrap();
+    lists.sync().unwrap();
+    let from = free.address().grain();
+    // Of 20 grains 12 are taken, and what is left is less than T.
+    let blocks = lists.put_batch(&[&[2; 3000], &[3; 6000], &[4; 3000]]).unwrap();
+    let mut places: Vec<u64> = blocks.iter().map(|block| block.address().grain()).collect();
+    assert_eq!(places.remove(1), from);
+    places.sort_unstable();
+    assert_eq!(places[0], from + 12, "Figure 8: what is left goes back to the list that is searched");
+    assert!(places[1] > from + 20 + 6, "a free block below T is left alone");
+    for (block, byte) in blocks.iter().zip(2..) {
+        assert!(lists.read(block.address()).unwrap().1.iter().all(|found| *found == byte));
+    }
+}
+
 pub(crate) const METHODS: [Method; 3] = [Method::Ts, Method::Pl, Method::Pfl];
