@@ -18,8 +18,7 @@ impl Large {
     /// Bytes of it in memory.
     pub(crate) const BYTES_PER_CLUSTER: u64 = 1;
 
-    /// For so many clusters; none where nobody asks. `told_apart_by`: see
-    /// [`crate::index::Index`].
+    /// For so many clusters; none where nobody asks. `told_apart_by`: see [`crate::index::Index`].
     pub(crate) fn new(clusters: u32, told_apart_by: u64) -> Self {
         Self { bits: (0..clusters.div_ceil(8)).map(|_| AtomicU64::new(0)).collect(), told_apart_by }
     }
