@@ -268,6 +268,8 @@ impl Run<'_> {
             Ok::<_, String>(Fetched::with(bytes_of(draft.id, draft.len), options))
         });
         let was_put = store.stats().counts.puts > puts;
+        // It expires so long after the store had looked for it, and then asked.
+        let value = Value { leeway: self.now().saturating_sub(began), ..value };
         if !asked.get() {
             return match result {
                 Ok(object) => self.judge(draft.key, Ok(Some(object)), began),
