@@ -211,6 +211,8 @@ impl Log {
         let lost = broken.iter().fold(0, |lost, (number, _)| lost | 1 << number);
         if lost & !self.superblock().lost != 0 {
             self.write_superblock(|block| block.lost |= lost)?;
+            // In both, for one may not be readable at the next opening.
+            self.write_superblock(|_| ())?;
         }
         broken.iter().for_each(|(_, volume)| volume.loss_is_noted());
         Ok(())

@@ -94,6 +94,34 @@ fn a_store_that_was_killed_while_it_was_made_is_made_again_if_the_next_opening_l
 }
 
 #[test]
+fn what_a_cache_lost_with_a_device_stays_away_though_a_superblock_of_the_other_cannot_be_read() {
+    let device = |i| Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), i));
+    let devices: Vec<_> = (0..2).map(device).collect();
+    let open = || Store::open(places(&devices).with(|o| o.daemons = picaflor::Daemons::Manual)).unwrap();
+    let store = open();
+    let keys: Vec<_> = (0..40).map(|i| format!("key {i}")).collect();
+    keys.iter().for_each(|key| store.put(key.as_bytes(), b"old").unwrap());
+    store.flush().unwrap();
+    devices[0].add(Rule::nth(Fault::SyncError, 1));
+    keys.iter().for_each(|key| drop(store.put(key.as_bytes(), b"new")));
+    assert!(store.flush().is_err());
+    keys.iter().for_each(|key| drop(store.delete(key.as_bytes())));
+    let _ = store.flush();
+    kill(store);
+    devices.iter().for_each(|device| device.clear_rules());
+    let mut bytes = AlignedBuf::zeroed(BLOCK);
+    let mut seq = |slot| {
+        devices[1].read(Map::superblock(slot), &mut bytes).unwrap();
+        Superblock::decode(&bytes).map_or(0, |block| block.seq)
+    };
+    let newest = u64::from(seq(1) > seq(0));
+    devices[1].write(Map::superblock(newest), &AlignedBuf::zeroed(BLOCK)).unwrap();
+    let store = open();
+    let shown: Vec<_> = keys.iter().filter(|key| store.get(key.as_bytes()).unwrap().is_some()).collect();
+    assert!(shown.is_empty(), "{shown:?} were deleted");
+}
+
+#[test]
 fn a_store_whose_objects_lie_on_any_of_its_devices_is_refused_by_name() {
     let devices = devices(2);
     Store::open(places(&devices)).unwrap().close().unwrap();
