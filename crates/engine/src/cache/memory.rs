@@ -26,6 +26,8 @@ use parking_lot::{Mutex, RwLock};
 use picaflor_common::{HashKeyed, Standing, Step};
 use smallvec::SmallVec;
 
+#[cfg(all(test, shuttle))]
+pub(crate) use self::queues::GONE;
 pub(crate) use self::queues::Resident;
 use self::queues::{Gone, Queues, Unit};
 use crate::{base::frame::Frame, base::group::Priority, base::policy::Retention};

@@ -29,7 +29,7 @@ pub(super) struct Queues {
 const SWEEP_MIN: u64 = 512;
 
 /// Bytes of such an entry: the frame without what it held, and its places in queues.
-const GONE: u64 = (size_of::<Frame>() + 2 * size_of::<usize>() + 16 + 32) as u64;
+pub(crate) const GONE: u64 = (size_of::<Frame>() + 2 * size_of::<usize>() + 16 + 32) as u64;
 
 impl Queues {
     /// Of a tier that will be given about `room` bytes.
