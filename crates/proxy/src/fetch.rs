@@ -20,7 +20,7 @@ use crate::{
     clock::unix_millis,
     config::Size,
     fill::Fill,
-    filling::{Ending, stream},
+    filling::{Ending, end, stream},
     fills::Role,
     head::Index,
     keep::{self, Fresh, Hints, Keeper},
@@ -235,8 +235,7 @@ async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, begun: &Beg
         received,
         for_origin: job.target.side.is_for_origin(),
     };
-    let admitted = admit::admit(&exchange, &proxy.config.cache);
-    let admitted = job.target.action.on_policy(admitted, exchange.status, received);
+    let admitted = job.target.action.admit(&exchange, &proxy.config.cache);
     let mut written = None;
     let policy = match admitted {
         Ok(policy) => {
@@ -293,8 +292,7 @@ async fn prepare(
         received,
         for_origin: job.target.side.is_for_origin(),
     };
-    let admitted = admit::admit(&exchange, &proxy.config.cache);
-    let (policy, not_stored) = match job.target.action.on_policy(admitted, exchange.status, received) {
+    let (policy, not_stored) = match job.target.action.admit(&exchange, &proxy.config.cache) {
         Ok(policy) => (policy, None),
         Err(NotStored::NoFreshness) if is_for_all_who_wait(&job.client, response) => {
             let policy = Policy { no_cache: true, must_revalidate: true, ..Policy::of(received, 0) };
@@ -396,12 +394,8 @@ async fn sliced(job: &Job, response: Response<Arriving>, keeper: Keeper, first: 
         slice::spawn(job, n, beginning.begun(), Some((response, begun)));
     }
     job.fill.decide(Verdict::Sliced(head));
-    let result = keeper.finish(&job.fill).await;
-    if let Err(why) = result {
-        job.worker.counters.not_stored.one(why);
-    }
-    proxy.fills.leave(&job.target.key, &job.fill);
-    job.fill.end(Ok(()), result.is_ok());
+    let stored = keeper.finish(&job.fill).await;
+    end(&job.worker, &job.target.key, &job.fill, Ok(()), stored);
 }
 
 /// All has come, or it broke off.

@@ -4,7 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    fill::Fill, keep::Keeper, origin::Arriving, passed::Passed, proxy::Worker, reason::Broken, target::Target,
+    fill::Fill, keep::Keeper, origin::Arriving, passed::Passed, proxy::Worker, reason::Broken, reason::NotStored,
+    target::Target,
 };
 
 /// Gives a verdict and an end where `run` did not come to it, and lets later requests begin anew.
@@ -29,7 +30,22 @@ impl Drop for Ending {
     }
 }
 
-/// Body to store and readers. With nobody left to read it, it goes on for `unheard_max` bytes.
+/// All has come, or it broke off, and the store has it or not: later requests look there.
+pub(crate) fn end(
+    worker: &Worker,
+    url_key: &[u8],
+    fill: &Arc<Fill>,
+    result: Result<(), Broken>,
+    stored: Result<(), NotStored>,
+) {
+    if let Err(why) = stored {
+        worker.counters.not_stored.one(why);
+    }
+    worker.proxy.fills.leave(url_key, fill);
+    fill.end(result, stored.is_ok());
+}
+
+/// Body to store and readers. With no reader left, it goes on for `unheard_max` bytes.
 pub(crate) async fn stream(
     worker: &Worker,
     fill: &Fill,

@@ -13,14 +13,18 @@ use std::sync::{
     },
 };
 
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use parking_lot::RwLock;
 
 use crate::{
-    config::{ClientDirectives, LowRule, Size, Span},
+    config::{CacheConfig, ClientDirectives, LowRule, Size, Span},
     device, key,
     reason::NotStored,
-    rules::{Policy, vary},
+    rules::{
+        Policy,
+        admit::{self, Exchange},
+        vary,
+    },
     slices, wild,
 };
 
@@ -94,16 +98,12 @@ impl Action {
         Some(names)
     }
 
-    /// For how long a response is stored that would be stored as `admitted`.
-    pub(crate) fn on_policy(
-        &self,
-        admitted: Result<Policy, NotStored>,
-        status: StatusCode,
-        received: u64,
-    ) -> Result<Policy, NotStored> {
-        let is_meant = matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308);
+    /// As [`admit::admit`], with what the rules say of it.
+    pub(crate) fn admit(&self, exchange: &Exchange<'_>, config: &CacheConfig) -> Result<Policy, NotStored> {
+        let is_meant = matches!(exchange.status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308);
+        let admitted = admit::admit(exchange, config);
         let mut policy = match (admitted, self.ttl.filter(|ttl| is_meant && *ttl > 0)) {
-            (Err(NotStored::NoFreshness), Some(_)) => Policy::of(received, 0),
+            (Err(NotStored::NoFreshness), Some(_)) => Policy::of(exchange.received, 0),
             (admitted, _) => admitted?,
         };
         if let Some(ttl) = self.ttl.filter(|_| is_meant) {

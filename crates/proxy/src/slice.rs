@@ -1,4 +1,4 @@
-//! The task that fetches one slice of an object of which the head is known, for all who want it.
+//! The task that fetches one slice of an object of which the head is known, for all requests that want it.
 //!
 //! What comes is that slice of that version, or there is another version: then the head goes, so that the next request
 //! begins with what there is now.
@@ -10,17 +10,14 @@ use http::{HeaderMap, Method, Response, StatusCode, header};
 use crate::{
     clock::unix_millis,
     fill::Fill,
-    filling::{Ending, stream},
+    filling::{Ending, end, stream},
     keep::{Hints, Keeper},
     key,
     origin::Arriving,
     proxy::Worker,
     purge::{sequence::Begun, tags, taking},
     reason::NotStored,
-    rules::{
-        Policy,
-        admit::{self, Exchange},
-    },
+    rules::{Policy, admit::Exchange},
     slices::{self, Manifest},
     target::Target,
     verdict::{FillHead, Verdict},
@@ -73,11 +70,7 @@ async fn ask(job: &SliceJob, n: u64, fill: &Arc<Fill>) {
         received,
         for_origin: target.side.is_for_origin(),
     };
-    let may_store = || {
-        let admitted = admit::admit(&exchange, &worker.proxy.config.cache);
-        target.action.on_policy(admitted, exchange.status, received).is_ok()
-    };
-    if manifest.has(n, &response) && may_store() {
+    if manifest.has(n, &response) && target.action.admit(&exchange, &worker.proxy.config.cache).is_ok() {
         return came(job, n, response, fill, begun).await;
     }
     // A refusal that says nothing of the object leaves it as it is.
@@ -124,9 +117,5 @@ async fn came(job: &SliceJob, n: u64, response: Response<Arriving>, fill: &Arc<F
         Ok(keeper) => (Ok(()), keeper.finish(fill).await),
         Err(broken) => (Err(broken), Err(NotStored::Truncated)),
     };
-    if let Err(why) = stored {
-        worker.counters.not_stored.one(why);
-    }
-    worker.proxy.fills.leave(&target.key, fill);
-    fill.end(result, stored.is_ok());
+    end(worker, &target.key, fill, result, stored);
 }

@@ -1,4 +1,4 @@
-//! What came of asking the origin, for all who wait for it.
+//! What came of asking the origin, for all requests that wait for it.
 
 use std::sync::Arc;
 

@@ -18,14 +18,16 @@ impl Large {
     /// Bytes of it in memory.
     pub(crate) const BYTES_PER_CLUSTER: u64 = 1;
 
-    /// For so many clusters; none where nobody asks. `told_apart_by`: see [`crate::index::Index`].
+    /// For so many clusters; none where it is not asked for. `told_apart_by`: see [`crate::index::Index`].
     pub(crate) fn new(clusters: u32, told_apart_by: u64) -> Self {
         Self { bits: (0..clusters.div_ceil(8)).map(|_| AtomicU64::new(0)).collect(), told_apart_by }
     }
 
     /// An entry of this hash comes to be.
     pub(crate) fn note(&self, hash: u64, kind: Kind) {
-        if let Some((word, bit)) = self.place(hash).filter(|_| matches!(kind, Kind::Manifest | Kind::Chunk)) {
+        if matches!(kind, Kind::Manifest | Kind::Chunk)
+            && let Some((word, bit)) = self.place(hash)
+        {
             word.fetch_or(bit, Relaxed);
         }
     }

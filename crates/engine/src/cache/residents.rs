@@ -45,10 +45,15 @@ pub(crate) struct Residents {
     pub(crate) classes: Box<[AtomicU16]>,
     /// Into which pages clusters are divided.
     pub(crate) pages: Pages,
-    /// Slots that are kept for buffers that fill.
+    /// [`open_slots`] of all lanes.
     pub(crate) open_slots: usize,
     /// Clusters that checkpoints hold now.
     pub(crate) checkpoint_held: AtomicU32,
+}
+
+/// Slots that are kept for the buffers of so many lanes while they fill.
+pub(crate) fn open_slots(lanes: usize) -> usize {
+    2 * lanes + 16
 }
 
 impl Residents {
@@ -192,7 +197,7 @@ impl Residents {
         if self.catalog.packs_tightly() && !self.shared.memory.retention.holds_clusters() {
             return false;
         }
-        let open = 2 * self.catalog.placer.lanes_in_use() + 16;
+        let open = open_slots(self.catalog.placer.lanes_in_use());
         let most = (self.catalog.buffers.count() as usize - self.open_slots).min(self.space.count() as usize / 4);
         let (used, (pages, divided)) = (self.catalog.buffers.in_use(), self.space.pages().held());
         let clusters = (used + divided).saturating_sub(pages);

@@ -91,7 +91,7 @@ impl Frames {
     /// The entry that a delete of this key drops by the index alone, without a look at what it leads to. A cache does
     /// where each group has its pages, as the thesis does (Ledlie 2000, §3), by the reasoning of [`Frames::own`]; but
     /// not where the entry is known to be of a large object, whose chunks go too. Chunks of one that was there before
-    /// this opening go when their clusters are emptied: nobody owns them any more.
+    /// this opening go when their clusters are emptied: no manifest leads to them.
     pub(crate) fn deleted_unread(&self, hash: KeyHash) -> Option<IndexEntry> {
         let options = &self.shared.options;
         let by_index =

@@ -33,7 +33,7 @@ use crate::{
     cache::cluster_contents::ClusterContents,
     cache::large::Large,
     cache::pages::{PAGE_MIN, Pages},
-    cache::residents::Residents,
+    cache::residents::{Residents, open_slots},
     index::{Index, SLOTS_MAX},
     log::checkpoint::{CheckpointState, Checkpointer},
     log::known::Known,
@@ -163,7 +163,7 @@ pub(super) fn build(
             .then(|| ClusterContents::new(Arc::clone(&shared.index_bytes))),
         classes: (0..count).map(|_| AtomicU16::new(0)).collect(),
         pages: Pages::new(&medium, shared),
-        open_slots: 2 * lanes + 16,
+        open_slots: open_slots(lanes),
         checkpoint_held: AtomicU32::new(0),
     });
     let frames = Arc::new(Frames {

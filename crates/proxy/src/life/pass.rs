@@ -19,11 +19,7 @@ use crate::{
     purge::{sequence::Begun, tags, taking},
     reason::{Bypass, Denied, NoAnswer, NotStored, OriginFailure, Outcome},
     respond::{Answer, CACHE_STATUS, denied, failed},
-    rules::{
-        self, Failure,
-        admit::{self, Exchange},
-        validate,
-    },
+    rules::{self, Failure, admit::Exchange, validate},
 };
 
 impl Ask {
@@ -138,8 +134,7 @@ impl Ask {
             received,
             for_origin: self.target.side.is_for_origin(),
         };
-        let admitted = admit::admit(&exchange, &proxy.config.cache);
-        match self.target.action.on_policy(admitted, exchange.status, received) {
+        match self.target.action.admit(&exchange, &proxy.config.cache) {
             Ok(policy) => {
                 let new = keep::Fresh { fields: &fields, policy, received };
                 let written = keep::freshen(proxy, &self.target.key, &begun, hit, &new, &self.hints());

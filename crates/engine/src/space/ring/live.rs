@@ -16,7 +16,7 @@ const GAIN: u64 = 64;
 
 pub(crate) struct Live {
     grains: Box<[AtomicU32]>,
-    /// Bytes for which a grain stands in each, in 1/1024; 0 where nobody weighed it.
+    /// Bytes for which a grain stands in each, in 1/1024; 0 where it was not weighed.
     weights: Box<[AtomicU32]>,
     /// Bytes of a cluster that frames and their rows can take.
     pub(crate) room: u64,
