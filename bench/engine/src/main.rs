@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// Engines, by name; all of this build by default
     #[arg(long, value_delimiter = ',')]
     engines: Vec<String>,
-    /// Works: load, get, zipf, churn, cache, durable, reopen, warm; of the durable table put, get, delete, churn,
+    /// Works: load, get, zipf, churn, cache, full, durable, reopen, warm; of the durable table put, get, delete, churn,
     /// reopen; all by default
     #[arg(long, value_delimiter = ',')]
     works: Vec<String>,

@@ -235,6 +235,17 @@ impl<'a> Bench<'a> {
             job.door = None;
             self.measure("cache at steady state, device holds half", &job, round)?;
         }
+        if wants("full") && engines::evicts(engine) {
+            for (name, writers, readers) in
+                [("full device, 1 writer, 8 readers", 1, 8), ("full device, 4 writers", 4, 0)]
+            {
+                clear(folder)?;
+                let mut job = self.job(engine, folder, Work::Full { writers, readers });
+                job.config.capacity = (self.total / 2).max(LEAST_CAPACITY);
+                job.door = None;
+                self.measure(name, &job, round)?;
+            }
+        }
         if wants("durable") {
             for writers in [1, 8] {
                 clear(folder)?;

@@ -131,7 +131,7 @@ pub(crate) fn guard(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
     };
     let code = failure.code as c_int;
     let bytes: Vec<u8> = failure.text.into_bytes().into_iter().filter(|byte| *byte != 0).collect();
-    // Without zero bytes it cannot fail; in a thread that is ending there is nobody to read it.
+    // Without zero bytes it cannot fail; in a thread that is ending it will not be read.
     let text = CString::new(bytes).unwrap_or_default();
     let _ = LAST.try_with(|last| last.replace(text));
     code

@@ -2,7 +2,7 @@
 //!
 //! Hummingbird's `read_file` hands out a pointer and takes it back with `done_read_file`, Dámelo's `read` and `release`
 //! do the same with a shared lock on a page. Here the handle is the pin. An object that is written or deleted while
-//! somebody reads it is gone for later reads, and whoever reads it keeps what it has.
+//! it is being read is gone for later reads, and the reader keeps what it has.
 
 use std::{
     ffi::{c_int, c_void},
@@ -22,7 +22,7 @@ use crate::{
 /// What a `picaflor_object *` leads to.
 pub struct CObject {
     object: Object,
-    /// The body in one piece, once somebody asked for it.
+    /// The body in one piece, once it was asked for.
     body: OnceLock<Bytes>,
 }
 

@@ -94,7 +94,7 @@ pub struct CWriteOptions {
     pub metadata_len: usize,
     /// Key of an object to lie beside.
     pub neighbour: *const c_void,
-    /// Its length; 0 is nobody.
+    /// Its length; 0 is none.
     pub neighbour_len: usize,
     /// Not 0: `PICAFLOR_BUSY` rather than wait.
     pub no_wait: u32,
@@ -175,7 +175,7 @@ fn fill(made: &mut Options, given: &COptions) -> Result<(), Failure> {
     }
     made.read_only = given.read_only != 0;
     if made.read_only {
-        // A reader needs nobody who tidies up behind its back.
+        // A reader needs no daemons that tidy up.
         made.daemons = Daemons::Manual;
     }
     Ok(())

@@ -1,17 +1,18 @@
-//! Group commit: who waits for durability, and who makes it.
+//! Group commit: callers wait for durability, and one of them makes it for all.
 //!
-//! Commits are numbered. What was appended before a commit began is durable when it completes. One of those who wait
-//! becomes the leader and commits for all; the others sleep. A device that failed once is never asked again: what it
-//! holds since its last sync is unknown. A commit for which the journal has no room is refused to those who wait for
-//! it, and nothing is lost: a later one covers it.
+//! Commits are numbered. What was appended before a commit began is durable when it completes. One of the callers that
+//! wait becomes the leader and commits for all; the others sleep. A device that failed once is never asked again: what
+//! it holds since its last sync is unknown. A commit for which the journal has no room is refused to those that wait
+//! for it, and nothing is lost: a later one covers it.
 //!
 //! Threads that put one object after the other are all released by one commit, and come back one after the other. If
-//! the first of them led a commit for itself alone, the rest would wait for two. So nobody leads before as many have
-//! come as took part last time. The last of them leads, for it is awake; the first keeps time, and leads with whoever
-//! is there when half of what a commit takes has passed: a guess that is wrong costs no more. Tasks count like threads.
+//! the first of them led a commit for itself alone, the rest would wait for two. So none leads before as many have
+//! come as took part last time. The last of them leads, for it is awake; the first keeps time, and leads with those
+//! that are there when half of what a commit takes has passed: a guess that is wrong costs no more. Tasks count like
+//! threads.
 //!
-//! The condition variables are those of the standard library: one system call wakes all who wait, where the ones used
-//! elsewhere let each wake the next.
+//! The condition variables are those of the standard library: one system call wakes all waiting threads, where the ones
+//! used elsewhere let each wake the next.
 
 use std::{task::Waker, time::Duration};
 
@@ -44,7 +45,7 @@ pub struct Commits<E> {
     stopped: AtomicBool,
     /// The device failed, or a daemon; closing a store sets no more than `failed`.
     broken: AtomicBool,
-    /// The last commit was refused: whoever may not lose more waits for the next.
+    /// The last commit was refused: callers that may not lose more wait for the next.
     refusing: AtomicBool,
 }
 
@@ -56,13 +57,13 @@ struct State<E> {
     timed: bool,
     /// Threads and tasks that wait for a commit that has not begun.
     waiting: usize,
-    /// Those who took part in the commit that began last.
+    /// Callers that took part in the commit that began last.
     joined: usize,
-    /// Those who are likely to take part in the next.
+    /// Callers that are likely to take part in the next.
     expected: usize,
     /// Longest that they are waited for.
     patience: Duration,
-    /// Threads that sleep: without any, nobody need be woken.
+    /// Threads that sleep: without any, none need be woken.
     asleep: usize,
     failed: Option<E>,
     /// The last commit that was refused, and why.
@@ -95,7 +96,7 @@ impl<E: Failure> State<E> {
         self.waiting >= self.expected || self.patience.is_zero()
     }
 
-    /// Whether nobody will make durable what waits for this commit, and why.
+    /// Why what waits for this commit will not be made durable, if so.
     fn hopeless(&self, number: u64) -> Option<E> {
         let refused = || self.refused.as_ref().filter(|(last, _)| *last >= number).map(|(_, why)| why.clone());
         self.failed.clone().or_else(refused)
@@ -199,7 +200,7 @@ impl<E: Failure> Commits<E> {
         state.wakers.push(waker.clone());
         if !std::mem::replace(counted, true) && number > state.started {
             state.waiting += 1;
-            // A thread has to lead: who keeps time, or another that waits.
+            // A thread has to lead: the one that keeps time, or another that waits.
             let is_time = state.timed && state.is_full();
             drop(state);
             if is_time {
@@ -254,7 +255,7 @@ impl<E: Failure> Commits<E> {
         self.stopped.store(true, Release);
     }
 
-    /// Wakes all who wait.
+    /// Wakes all that wait.
     fn tell(&self, mut state: MutexGuard<'_, State<E>>) {
         let wakers = std::mem::take(&mut state.wakers);
         let asleep = state.asleep > 0;
@@ -272,7 +273,7 @@ impl<E: Failure> Commits<E> {
 
     /// Why the volume stopped writing, if it did.
     pub fn failure(&self) -> Option<E> {
-        // Asked by every put: the lock is for those who find something.
+        // Asked by every put: the lock is taken only where there is something.
         self.stopped.load(Acquire).then(|| self.state().failed.clone()).flatten()
     }
 }
@@ -306,7 +307,7 @@ mod tests {
     fn a_thread_alone_waits_for_nobody() {
         let commits = Commits::default();
         for number in 1..20 {
-            let Ok(Turn::Lead(led)) = commits.wait(commits.next()) else { panic!("nobody else is here") };
+            let Ok(Turn::Lead(led)) = commits.wait(commits.next()) else { panic!("no other thread is here") };
             assert_eq!((led, commits.state().joined), (number, 1));
             commits.complete(led, Ok(()), Duration::from_secs(1));
             assert_eq!(commits.state().expected, 1);
@@ -383,7 +384,7 @@ mod tests {
         let commits = Commits::default();
         let lead = |result: Result<(), Full>| {
             let number = commits.next();
-            let Ok(Turn::Lead(led)) = commits.wait(number) else { panic!("nobody else is here") };
+            let Ok(Turn::Lead(led)) = commits.wait(number) else { panic!("no other thread is here") };
             commits.complete(led, result, Duration::ZERO);
             number
         };
@@ -401,7 +402,7 @@ mod tests {
         commits.state().patience = Duration::from_millis(20);
         let lead = |commits: &Commits| {
             let began = Instant::now();
-            let Ok(Turn::Lead(number)) = commits.wait(commits.next()) else { panic!("nobody else is here") };
+            let Ok(Turn::Lead(number)) = commits.wait(commits.next()) else { panic!("no other thread is here") };
             let waited = began.elapsed();
             commits.complete(number, Ok(()), Duration::from_secs(1));
             waited

@@ -1,4 +1,4 @@
-//! Key hashes. XXH3-128 seeded with the store's random seed, so that nobody can choose colliding keys.
+//! Key hashes. XXH3-128 seeded with the store's random seed, so that colliding keys cannot be chosen.
 //!
 //! The low 64 bits place a key in the index and name it in cluster tables; all 128 name it in the
 //! delete log. Chunks of large objects hash in a domain of their own: no key can collide with one.

@@ -1,5 +1,5 @@
 //! The rules of S3-FIFO (Yang et al., SOSP 2023, algorithm 1), for whatever is queued: the memory tier, and the lab's
-//! miss ratios. Who is asked for, and what leaves when it leaves, is the caller's affair.
+//! miss ratios. What is asked for, and what leaves when it leaves, is the caller's affair.
 //!
 //! New things wait in a *small* queue of a tenth of the room. Those that were asked for often enough by the time they
 //! come to its end move to *main*, the others leave and are remembered as *ghosts*; a ghost that comes back goes to

@@ -1,7 +1,7 @@
 //! What can be told about memory: to the processor, what is soon wanted; to the system, what is wanted no more.
 
 /// Starts bringing the cache line of `what` nearer. Costs next to nothing, and waits for nothing: worth it where a
-/// line that nobody used lately is wanted a microsecond from now.
+/// line that was not used lately is wanted a microsecond from now.
 #[inline]
 pub fn prefetch<T>(what: &T) {
     #[cfg(target_arch = "x86_64")]

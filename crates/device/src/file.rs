@@ -28,7 +28,7 @@ use crate::{Backend, Device, Request, finish};
 pub struct FileDevice {
     core: Arc<FileCore>,
     wanted: Backend,
-    /// Started by the first request: who only blocks needs no thread, and an opening does not wait until one runs.
+    /// Started by the first request: blocking callers need no thread, and an opening does not wait until one runs.
     queue: OnceLock<Queue>,
     lending: Lending,
 }
@@ -84,8 +84,8 @@ impl FileDevice {
         self.queue.get_or_init(|| start().unwrap_or_else(|error| Queue::Caller { why: error.to_string() }))
     }
 
-    /// Leaves the path as it was before this device made a file there; what was there already is not touched. For who
-    /// finds that there is to be no store after all. Nothing of it may be used afterwards.
+    /// Leaves the path as it was before this device made a file there; what was there already is not touched. For an
+    /// opening that finds that there is to be no store after all. Nothing of it may be used afterwards.
     pub fn unmake(&self) {
         self.core.before.restore(&self.core.path, &self.core.file);
     }
@@ -219,7 +219,7 @@ mod tests {
         device.sync().unwrap();
         let reads = [0, 4096, 16384].map(|at| (at, AlignedBuf::zeroed(4096)));
         let read = crate::read_all(&device, reads.into_iter().collect());
-        assert!(device.queue.get().is_none(), "who waits asks by itself");
+        assert!(device.queue.get().is_none(), "a blocking caller asks by itself");
         assert_eq!(read.into_iter().map(|buf| buf.unwrap()[0]).collect::<Vec<_>>(), [1, 2, 2]);
         let (tell, told) = std::sync::mpsc::channel();
         let done = Box::new(move |outcome: io::Result<AlignedBuf>| tell.send(outcome.unwrap()[0]).unwrap());

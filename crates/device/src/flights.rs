@@ -4,7 +4,7 @@
 //! - a request's buffer stays in its slot from before its entry is pushed until its completion is seen, and the slot
 //!   keeps the file open as long;
 //! - at most [`MAX_IN_FLIGHT`] requests are with the kernel, so neither ring can overflow;
-//! - nothing here calls `done`: whoever owns the ring does, with nothing locked or borrowed;
+//! - nothing here calls `done`: the owner of the ring does, with nothing locked or borrowed;
 //! - a ring that was lost answers everything with an error, now and for ever.
 
 use std::io;
@@ -205,17 +205,17 @@ impl Flights {
     }
 
     /// Whether the kernel says that there are completions to be fetched. It may say so when there are none any more, so
-    /// nobody is to ask again before something else has happened.
+    /// none is to ask again before something else has happened.
     pub(crate) fn has_news(&mut self) -> bool {
         let entries = self.ring.submission();
         entries.taskrun() || entries.cq_overflow()
     }
 
     /// Hands the pushed entries to the kernel and waits for so many completions. False: nothing moved for now, and
-    /// whoever does not wait should come back.
+    /// a caller that does not wait should come back.
     pub(crate) fn enter(&mut self, wait: usize) -> bool {
         if self.lost.is_some() {
-            // Everything is answered at once, so nobody waits for long; but a loop that waits is not to spin.
+            // Everything is answered at once, so no caller waits for long; but a loop that waits is not to spin.
             thread::sleep(Duration::from_millis(wait.min(1) as u64));
             return false;
         }

@@ -88,7 +88,7 @@ impl RealFolder {
         Self::open_with(path, PRIVATE)
     }
 
-    /// As [`RealFolder::open`]. New files have the permissions `mode`, and new folders may be searched by whoever may
+    /// As [`RealFolder::open`]. New files have the permissions `mode`, and new folders may be searched by those who may
     /// read these; the umask takes away of both. What is there keeps its own.
     ///
     /// # Errors
@@ -116,8 +116,8 @@ impl RealFolder {
     }
 
     /// Takes away the folders that this opening made, and the files `written`; what was there before is not touched,
-    /// nor a folder in which others have put something. For who finds that there is to be no store after all. Nothing
-    /// of it may be used afterwards.
+    /// nor a folder in which others have put something. For an opening that finds that there is to be no store after
+    /// all. Nothing of it may be used afterwards.
     pub fn unmake(&self, written: &[&str]) {
         let Some(root) = self.made.first() else { return };
         for name in written {
@@ -228,7 +228,7 @@ impl Folder for RealFolder {
     }
 }
 
-/// Permissions of a folder whose files have these: whoever may read them may find them.
+/// Permissions of a folder whose files have these: those who may read them may find them.
 fn of_folder(mode: u32) -> u32 {
     mode | (mode & 0o444) >> 2
 }

@@ -109,22 +109,23 @@ pub trait Device: Send + Sync {
     }
 
     /// As [`Device::submit`], and returns when every `done` has been called, on this thread: all of the batch is on its
-    /// way at once where the device can, and nobody else is woken. The default carries out one request after the other.
+    /// way at once where the device can, and no other thread is woken. The default carries out one request after the
+    /// other.
     fn run(&self, batch: Vec<Request>) {
         for Request { offset, op, done } in batch {
             done(op.carry_out(|buf| self.read(offset, buf), |bytes| self.write(offset, bytes), || self.sync()));
         }
     }
 
-    /// Where time is virtual and nobody else moves it: lets pass what comes next, on this thread, and says whether
-    /// there was anything. Who waits for a submitted request calls this until it returns false before it blocks. A
-    /// device that completes requests by itself has nothing to do here.
+    /// Where time is virtual and nothing else moves it: lets pass what comes next, on this thread, and says whether
+    /// there was anything. A caller that waits for a submitted request calls this until it returns false before it
+    /// blocks. A device that completes requests by itself has nothing to do here.
     fn advance(&self) -> bool {
         false
     }
 
     /// Gives the device back to other processes though it is still there: returns when no write is under way, and every
-    /// request from then on fails. The default, for devices that nobody else can have, does nothing.
+    /// request from then on fails. The default, for devices that no other process can have, does nothing.
     fn release(&self) {}
 
     /// What runs behind the seam, for logs and metrics: `io_uring`, `pread pool`, `memory` ...

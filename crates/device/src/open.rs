@@ -1,4 +1,4 @@
-//! Opening a file or block device: what it is, who else has it, how large, and where its blocks lie.
+//! Opening a file or block device: what it is, which process has it, how large, and where its blocks lie.
 //!
 //! Steps, in order:
 //! 1. open, with `O_DIRECT` unless the file system refuses it;
@@ -88,7 +88,7 @@ pub struct OpenOptions {
     pub mode: u32,
 }
 
-/// Permissions of what is made where nobody says otherwise: the owner's alone.
+/// Permissions of what is made unless told otherwise: the owner's alone.
 pub const PRIVATE: u32 = 0o600;
 
 impl Default for OpenOptions {
@@ -249,7 +249,7 @@ fn open_file(path: &Path, options: &OpenOptions) -> io::Result<(File, Result<(),
 }
 
 /// How long another's lock is waited out: the kernel lets go of the files of an `io_uring` a moment after the
-/// process that was killed is gone, on a busy machine a second later, and whoever restarts it at once must not be
+/// process that was killed is gone, on a busy machine a second later, and a restart at once must not be
 /// told that it still runs.
 const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 const LOCK_PAUSE: Duration = Duration::from_millis(2);

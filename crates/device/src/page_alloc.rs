@@ -40,7 +40,7 @@ pub(crate) struct PageAlloc {
 impl PageAlloc {
     /// PageAlloc that keep at most so many bytes which are in no run.
     pub(crate) fn new(spare_bytes: usize) -> Self {
-        // Who may not keep one huge page does not need them.
+        // A pool that may not keep one huge page does not need them.
         Self { chunks: Vec::new(), huge: spare_bytes >= CHUNK, spare: 0, spare_max: spare_bytes / ALIGN }
     }
 
@@ -101,11 +101,11 @@ struct Beyond;
 /// other processors, and what waits for a buffer meanwhile is a thread of another get.
 ///
 /// # Safety
-/// The run must be out, of this length, and nobody may use it any more.
+/// The run must be out, of this length, and not be used any more.
 pub(crate) unsafe fn put_back(alloc: &Mutex<PageAlloc>, run: NonNull<u8>, len: usize) {
     let emptied = alloc.lock().put(run, len, false);
     if emptied.is_err() {
-        // SAFETY: nobody uses these pages, by the caller's word, and until it is noted that they are back nobody is
+        // SAFETY: these pages are not used, by the caller's word, and until it is noted that they are back no caller is
         // given them; they read as zeros from now on. That fails for no mapping of this kind.
         let _ = unsafe { madvise(run.as_ptr().cast(), len, Advice::LinuxDontNeed) };
         let _emptied = alloc.lock().put(run, len, true);
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!((alloc.get_mut().chunks.len(), alloc.get_mut().spare_bytes()), (2, 0));
         assert!(runs.iter().all(|run| (run.as_ptr() as usize).is_multiple_of(ALIGN)));
         for run in [runs[15], runs[0]] {
-            // SAFETY: it is out, and used by nobody.
+            // SAFETY: it is out, and not in use.
             unsafe { put_back(&alloc, run, LEN) };
         }
         assert_eq!(alloc.get_mut().spare_bytes(), 2 * LEN);
@@ -301,7 +301,7 @@ mod tests {
             unsafe { run.as_ptr().write(7) };
         }
         for run in &runs[..2] {
-            // SAFETY: it is out, and used by nobody.
+            // SAFETY: it is out, and not in use.
             unsafe { put_back(&alloc, *run, LEN) };
         }
         assert_eq!(alloc.get_mut().spare_bytes(), LEN, "the second went");
@@ -311,7 +311,7 @@ mod tests {
         let kept = unsafe { [again[0].as_ptr().read(), again[1].as_ptr().read()] };
         assert_eq!(kept, [7, 0]);
         for run in runs {
-            // SAFETY: it is out, and used by nobody.
+            // SAFETY: it is out, and not in use.
             unsafe { put_back(&alloc, run, LEN) };
         }
         assert_eq!((alloc.get_mut().chunks.len(), alloc.get_mut().spare_bytes()), (0, 0), "an empty chunk went whole");
@@ -355,7 +355,7 @@ mod tests {
                 out.push((run, len));
             } else {
                 let (run, len) = out.swap_remove(pick % out.len());
-                // SAFETY: it is out, and nobody uses it.
+                // SAFETY: it is out, and not in use.
                 unsafe { put_back(&alloc, NonNull::new(run as *mut u8).unwrap(), len) };
             }
             assert!(alloc.get_mut().spare_bytes() <= 1 << 20);

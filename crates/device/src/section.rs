@@ -1,4 +1,4 @@
-//! A part of a device as a device of its own; and the same for those who may not write: what they write stays in
+//! A part of a device as a device of its own; and the same for an opening that may not write: what it writes stays in
 //! memory, laid over what the device holds, and is gone with them.
 //!
 //! Invariants: nothing outside the part is reached; through a [`Section::read_only`] no byte of the device changes.

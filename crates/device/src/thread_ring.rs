@@ -3,9 +3,9 @@
 //! A read through the shared ring crosses to the thread that owns it and back: two switches of threads, which on one
 //! core cost as much as the read. A thread that has an event loop anyway, and asks for many reads, owns a
 //! [`ThreadRing`] instead: what its tasks ask for is handed to the kernel in one call when the loop has come round, or
-//! there is enough of it, and completes on this very thread, with nobody else woken.
+//! there is enough of it, and completes on this very thread, and no other is woken.
 //!
-//! Only reads that the thread's own tasks wait for come here ([`Device::submit_own`]): nobody who blocks waits for
+//! Only reads that the thread's own tasks wait for come here ([`Device::submit_own`]): no blocking caller waits for
 //! them, so a thread that is late to turn its ring holds up its own tasks and no one else.
 //!
 //! Invariants:
@@ -195,7 +195,7 @@ enum Wait<'a> {
 }
 
 impl Nap {
-    /// Whether to sleep: nobody has woken this yet.
+    /// Whether to sleep: this was not woken yet.
     fn begin(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
         !self.woken.load(Ordering::SeqCst)
@@ -244,7 +244,7 @@ impl Local {
             moved = self.state.borrow_mut().flights.enter(0);
             self.complete();
         }
-        // Who does not wait is to come back.
+        // A caller that does not wait is to come back.
         if !moved && let Some(driver) = self.state.borrow().driver.clone() {
             driver.wake();
         }

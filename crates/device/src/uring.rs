@@ -123,7 +123,7 @@ impl Lending {
         Some(Lent { idle: &self.idle, flights: Some(flights) })
     }
 
-    /// Want of memory or of descriptors may end; of these, who asks again asks for each batch and in vain.
+    /// Want of memory or of descriptors may end; after these, another try is in vain for each batch.
     fn note(&self, error: &io::Error) {
         if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) {
             self.refused.store(true, Relaxed);

@@ -406,7 +406,7 @@ impl Group {
 
     fn record(&self, group: picaflor_format::journal::Group) {
         if let Some(layout) = self.store.layout() {
-            // A device that failed has stopped, and whoever writes next is told; a full one forgets with the next
+            // A device that failed has stopped, and the next write is told; a full one forgets with the next
             // restart.
             let _ = layout.record_group(&group);
         }
@@ -414,7 +414,7 @@ impl Group {
             volume.log.record(Record::Group(group));
             volume.log.due_within(self.store.shared().options.delete_time);
             if volume.log.journal.lock().is_long() {
-                // A device that failed, or a log that is full, is told to whoever writes next.
+                // A device that failed, or a log that is full, is told to the next write.
                 let _ = volume.room.commit_now();
             }
         }

@@ -84,7 +84,7 @@ fn list(store: &Store) -> String {
         })
         .collect();
     lines.sort();
-    // Who comes into memory while all are gone through may be named once more there.
+    // What comes into memory while all are gone through may be named once more there.
     lines.dedup();
     lines.concat()
 }

@@ -41,7 +41,7 @@ pub fn checksum(bytes: &[u8]) -> u32 {
 /// Whether a block is in use: the paper's allocation status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// Somebody's.
+    /// Allocated.
     Allocated,
     /// To be had.
     Free,

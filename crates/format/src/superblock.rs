@@ -32,7 +32,7 @@ pub struct Superblock {
     pub seq: u64,
     /// Identity of the store, the same on all its volumes.
     pub store: u128,
-    /// Seed of the key hash: random per store, so that nobody can choose colliding keys.
+    /// Seed of the key hash: random per store, so that colliding keys cannot be chosen.
     pub seed: u64,
     /// Bytes of the device in use.
     pub capacity: u64,

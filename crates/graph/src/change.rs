@@ -7,7 +7,7 @@
 //! which is durable with the next call. Where a set moves to chunks, those are synced before it names them.
 //!
 //! Invariant: what a node is built from may be gone, where a crash came in between, and then it is as if the node were
-//! not built from it; so the id of one that is gone is given to nobody while somebody durably names it.
+//! not built from it; so the id of one that is gone is not given away while a node durably names it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -170,7 +170,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Makes durable that nodes are gone, before those who name them are written without them: a crash in between must
+    /// Makes durable that nodes are gone, before those that name them are written without them: a crash in between must
     /// not leave a node that others have lost already.
     fn write_gone(&self, gone: &BTreeSet<u32>, changed: &BTreeSet<u32>) -> Result<()> {
         if gone.is_empty() || changed.len() < 2 {

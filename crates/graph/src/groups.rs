@@ -156,7 +156,7 @@ impl Groups {
         self.is_new
     }
 
-    /// Writes a record that nobody will ask for soon. Durable with the next commit.
+    /// Writes a record that will not be asked for soon. Durable with the next commit.
     pub(crate) fn write_past(&self, key: Key, bytes: &[u8]) -> Result<()> {
         let (table, table_key) = self.table(key);
         Ok(table.put(&table_key, bytes)?)
@@ -193,7 +193,7 @@ impl Groups {
     }
 
     /// Brings records into memory that are about to be read, with many reads on their way at once. One that cannot be
-    /// read is left to who reads it.
+    /// read is left to the reader.
     pub(crate) fn read_ahead(&self, keys: impl Iterator<Item = Key>) -> Result<()> {
         let mut keys: Vec<Key> = keys.collect();
         keys.sort_unstable();

@@ -40,7 +40,7 @@ impl Image {
         let (settings, parts) = (tables.table("settings")?, tables.table("image")?);
         let mut image = Self { settings, parts, count: Some(0), is_current: false, is_believed: false };
         let Some(bytes) = image.settings.get(NAME)? else { return Ok(image) };
-        // What cannot be read may be believed by who can.
+        // What cannot be read here may be read elsewhere.
         image.is_believed = bytes.first() != Some(&0);
         let said = ImageSaid::decode(&bytes).ok().filter(|said| said.version == graph::IMAGE);
         image.count = said.map(|said| said.parts);

@@ -22,7 +22,7 @@ impl Graph {
     pub fn publish(&self, changed: &[&str]) -> Result<Vec<String>> {
         let _turn = self.turn.read();
         let mut nodes: HashMap<u32, Node> = HashMap::new();
-        // How many of those that changed or are to be rebuilt a node waits for, and who waits for it.
+        // How many of those that changed or are to be rebuilt a node waits for, and which wait for it.
         let mut waits: HashMap<u32, usize> = HashMap::new();
         let mut next: HashMap<u32, Vec<u32>> = HashMap::new();
         let mut queue = VecDeque::new();

@@ -1,4 +1,4 @@
-//! What does not fit in memory while a graph is built: records by part, in one file that nobody else sees and that is
+//! What does not fit in memory while a graph is built: records by part, in one file that has no name and is
 //! gone with whoever made it.
 //!
 //! Invariants: of each part at most a block waits in memory; a part comes back in the order in which it was filled.

@@ -1,4 +1,4 @@
-//! The side of whoever wants the store and has it not: the store's verbs, from any thread.
+//! The side that does not have the store: its verbs, from any thread.
 //!
 //! A call takes a connection that is idle, or opens one, and gives it back. If an idle one turns out to be dead, as all
 //! are after the server was started again, the call is asked once more on a new one: every verb may be done twice. One
@@ -40,8 +40,8 @@ impl Client {
     /// Connects to the server at a socket; an answer may take 60 s.
     ///
     /// # Errors
-    /// [`Error::NoServer`] if nobody is there, [`Error::Declined`] if it does not let us in, [`Error::Version`] if it
-    /// speaks another version.
+    /// [`Error::NoServer`] if there is no server, [`Error::Declined`] if it does not let us in, [`Error::Version`] if
+    /// it speaks another version.
     pub fn connect(socket: impl AsRef<Path>) -> Result<Self> {
         Self::connect_within(socket, Duration::from_secs(60))
     }

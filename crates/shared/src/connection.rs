@@ -93,7 +93,7 @@ impl Connection {
         }
     }
 
-    /// Whether nobody is at the other end any more.
+    /// Whether the other end is gone.
     pub(crate) fn is_dead(error: &Error) -> bool {
         use io::ErrorKind::{TimedOut, WouldBlock};
         matches!(error, Error::Lost { source, .. } if !matches!(source.kind(), TimedOut | WouldBlock))

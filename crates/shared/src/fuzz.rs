@@ -91,7 +91,7 @@ fn session(bytes: &[u8]) {
         assert!(is_answer, "{found:?}");
         rest = input.len();
     }
-    assert!(rest == 0 || answer.len() > 64 << 10, "half a frame, and nobody was slow");
+    assert!(rest == 0 || answer.len() > 64 << 10, "half a frame, and no side was slow");
     forget(bytes);
 }
 

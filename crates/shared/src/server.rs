@@ -1,8 +1,8 @@
 //! The side that has the store: a socket that only this user can reach, a thread that accepts, one for each connection.
 //!
-//! Steps of a start: a socket that a dead server left is removed, one that somebody listens on is not; the new one is
-//! bound and made the owner's alone. That can be done before there is a store; who connects meanwhile waits. Whoever
-//! connects must be this user too, or root: the kernel says who it is.
+//! Steps of a start: a socket that a dead server left is removed, one that a server listens on is not; the new one is
+//! bound and made the owner's alone. That can be done before there is a store; clients that connect meanwhile wait. A
+//! client that connects must be this user too, or root: the kernel says who it is.
 
 use std::{
     collections::HashMap,
@@ -65,7 +65,7 @@ pub fn serve(store: Store, socket: impl AsRef<Path>, limits: Limits) -> io::Resu
     Socket::bind(socket)?.serve(store, limits)
 }
 
-/// A socket that is taken, and where nobody is served yet: for who wants to know that it can be before a store is
+/// A socket that is taken, and where no client is served yet: to know that it can be before a store is
 /// made. Dropped, it is removed.
 pub struct Socket {
     path: PathBuf,
@@ -97,7 +97,7 @@ impl Socket {
         Ok(Server { shared, path, acceptor: Some(acceptor) })
     }
 
-    /// From here on the socket is whoever's the listener is.
+    /// From here on the socket belongs to the owner of the listener.
     pub(crate) fn into_listener(mut self) -> Option<UnixListener> {
         self.listener.take()
     }
@@ -124,7 +124,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
         Err(_) => {}
     }
     let listener = UnixListener::bind(path).map_err(say)?;
-    // Who slips in before this is asked who it is all the same.
+    // A client that connects before this is asked for its user all the same.
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(say)?;
     Ok(listener)
 }
@@ -159,7 +159,7 @@ fn admit(shared: &Arc<Shared>, stream: UnixStream) {
     }
     let serving = Arc::clone(shared);
     let spawned = thread::Builder::new().name(format!("picaflor-share-{number}")).spawn(move || {
-        // Also when the session panics: its place is free again, and nobody else is touched.
+        // Also when the session panics: its place is free again, and no other session is touched.
         let _place = Place { shared: &serving, number };
         session::run(&serving.served, &stream);
     });
@@ -218,7 +218,7 @@ impl Server {
         let deadline = Instant::now() + self.shared.served.limits.drain;
         let mut sessions = self.shared.sessions.lock();
         for stream in sessions.values() {
-            // Whoever waits for a request reads the end; whoever writes an answer goes on.
+            // A session that waits for a request reads the end; one that writes an answer goes on.
             let _ = stream.shutdown(std::net::Shutdown::Read);
         }
         while !sessions.is_empty() && !self.shared.ended.wait_until(&mut sessions, deadline).timed_out() {}

@@ -19,7 +19,7 @@ use crate::{
     wire::{self, DATA_MAX, FRAME_MAX, Frame, HELLO, Head, PutHead, VERSION, welcome},
 };
 
-/// Says hello and why not, and hangs up. Must not hold up who accepts.
+/// Says hello and why not, and hangs up. Must not hold up the listener.
 pub(crate) fn decline(stream: &UnixStream, why: u8) {
     let _ = stream.set_nonblocking(true);
     let mut out = stream;

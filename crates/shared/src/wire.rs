@@ -89,7 +89,7 @@ pub(crate) struct PutHead<'a> {
     pub(crate) bypass_memory: bool,
     pub(crate) no_wait: bool,
     pub(crate) metadata: &'a [u8],
-    /// Empty is nobody.
+    /// Empty is none.
     pub(crate) neighbour: &'a [u8],
 }
 

@@ -1,9 +1,9 @@
 //! An elevator: requests wait in the order of their places, and the device is given one at a time.
 //!
 //! For a disk with an arm and no queue of its own, or a queue that does not know how far the arm has to go (Ledlie
-//! 2000, §4). Whoever asks, by a blocking call or by a batch, waits for the arm to come by.
+//! 2000, §4). A request, by a blocking call or in a batch, waits for the arm to come by.
 //!
-//! Invariants: at most one request is with the device; nobody is passed by for ever, for each request lies beyond the
+//! Invariants: at most one request is with the device; none is passed by for ever, for each request lies beyond the
 //! one before it until the arm turns; no lock is held while a `done` runs. Syncs have no place and do not wait.
 
 use std::{collections::BTreeMap, io, sync::Arc};
@@ -138,7 +138,7 @@ impl Shaft {
         self.call_next(inner, state);
     }
 
-    /// Gives the device who is next, if it has nobody.
+    /// Gives the device the next request, if it has none.
     fn call_next(self: &Arc<Self>, inner: &Arc<dyn Device>, mut state: MutexGuard<'_, State>) {
         if state.busy {
             return;

@@ -1,4 +1,4 @@
-//! A file that no `mod` reaches is compiled by nobody: it looks alive and is not.
+//! A file that no `mod` reaches is never compiled: it looks alive and is not.
 
 use std::collections::HashSet;
 

@@ -3,7 +3,7 @@
 //! A write in flight has reached the device when it takes off, when it lands, or, if the process ends before, perhaps:
 //! so a sync in between may cover it or not, as on a device with a queue. A batch has no order.
 //!
-//! Invariant: no lock is held while a request is carried out or told of, for whoever is told may submit again.
+//! Invariant: no lock is held while a request is carried out or told of, for the one that is told may submit again.
 
 use std::io;
 
@@ -17,7 +17,7 @@ use crate::dice::Dice;
 enum Flying {
     /// It reaches the device when it lands.
     Request(Request),
-    /// It has reached the device, and whoever waits was not told yet.
+    /// It has reached the device, and the caller was not told yet.
     Carried(Done, io::Result<AlignedBuf>),
 }
 
@@ -79,7 +79,7 @@ impl Flights {
         if count == 0 { 0 } else { state.dice.below(count + 1) }
     }
 
-    /// The writes in flight that reach the device though nobody will be told: each or not.
+    /// The writes in flight that reach the device though no caller will be told: each or not.
     pub(crate) fn reaching(&self) -> Vec<(u64, Bytes)> {
         let State { dice, flying } = &mut *self.0.lock();
         let write = |flying: &Flying| match flying {

@@ -294,7 +294,7 @@ fn canary(call: &Call) -> ExitCode {
             }
         }
     }
-    // Not 1: whoever expects the canary to fail must see that it did not, in full.
+    // Not 1: a caller that expects the canary to fail must see that it did not, in full.
     if missed == 0 { ExitCode::from(1) } else { ExitCode::from(3) }
 }
 

@@ -173,7 +173,7 @@ impl Plan {
             return Self { preset, block: 512, volumes: 1, device: 4 << 30, trouble, durability, ..self };
         }
         if TABLES.contains(&preset) {
-            // Whatever was asked for: nobody ever leaves, and what a call returned is durable.
+            // Whatever was asked for: no object ever leaves, and what a call returned is durable.
             let short = self.seed.is_multiple_of(2);
             return Self {
                 preset,

@@ -82,7 +82,7 @@ impl Plug {
         flights.reaching().into_iter().for_each(|(offset, bytes)| drop(self.device.write(offset, &bytes)));
     }
 
-    /// Tells of everything that is still in flight that it failed. Only when nobody acts on that any more.
+    /// Tells of everything that is still in flight that it failed. Only when nothing acts on that any more.
     pub(crate) fn throw_away(&self) {
         self.flights.iter().for_each(Flights::fail_all);
     }

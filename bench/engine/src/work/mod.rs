@@ -4,6 +4,7 @@
 pub(crate) mod bare;
 mod churn;
 pub(crate) mod durable;
+mod full;
 mod get;
 mod load;
 pub(crate) mod reopen;
@@ -32,6 +33,8 @@ pub(crate) enum Work {
     Get { in_flight: usize, asynchronous: bool },
     /// Get and put by Zipf's law; with `fill`, put what was missed, and load everything first.
     Zipf { threads: usize, fill: bool },
+    /// Put new objects into a full device, and get the recent ones beside.
+    Full { writers: usize, readers: usize },
     /// Delete one, put one, until `age` times the live bytes were replaced.
     Churn { age: f64 },
     /// Put or delete durably from this many threads.
@@ -87,6 +90,7 @@ pub(crate) fn run(job: &Job) -> Result<()> {
         Work::Load => load::run(&*open()?, &data, job)?,
         Work::Get { in_flight, asynchronous } => get::run(&*open()?, &data, job, in_flight, asynchronous)?,
         Work::Zipf { threads, fill } => zipf::run(&*open()?, &data, job, threads, fill)?,
+        Work::Full { writers, readers } => full::run(&*open()?, &data, job, writers, readers)?,
         Work::Churn { age } => churn::run(&*open()?, &data, job, age)?,
         Work::Durable { writers, verb } => durable::run(&*open()?, &data, job, writers, verb)?,
         Work::DurableTasks { writers } => durable::run_tasks(&*open()?, &data, job, writers)?,

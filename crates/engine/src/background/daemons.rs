@@ -5,8 +5,8 @@
 //!
 //! A daemon that panics is not begun again, however small its steps are: its locks are open again behind it, and what
 //! they guard may be half changed, which no later step could tell. What is on the device recovery can judge, and it is
-//! tested at every point. So the volume stops writing, as when its device fails: who puts, or waits, is told why, gets
-//! go on, and the next opening recovers.
+//! tested at every point. So the volume stops writing, as when its device fails: puts, and callers that wait, are told
+//! why, gets go on, and the next opening recovers.
 
 use std::{
     any::Any,
@@ -68,7 +68,7 @@ impl Threads {
     ) -> io::Result<()> {
         if shared.options.daemons == Daemons::Threads {
             let all: [(&str, Daemon); 3] = [("keeper", keeper), ("flusher", flusher), ("reclaimer", reclaimer)];
-            // Who may not write needs only the one that reads.
+            // A store that may not write needs only the one that reads.
             let daemons = if shared.options.read_only { &all[..1] } else { &all };
             for volume in volumes {
                 for (name, run) in daemons {
@@ -208,7 +208,7 @@ fn keeper(volume: &Arc<Volume>) {
         let presses = volume.scrubber.is_warming() || volume.scrubber.recovers_in_steps();
         let quiet = is_quiet(shared);
         let more = !volume.scrubber.is_done() && (quiet || presses) && volume.scrubber.step();
-        // Where puts wait for it, it goes on though somebody reads, but leaves them room.
+        // Where puts wait for it, it goes on beside gets, but leaves them room.
         let more = more && (quiet || volume.scrubber.is_warming());
         if !worked && !more {
             std::thread::sleep(Duration::from_millis(10));

@@ -1,4 +1,4 @@
-//! Question 5, eviction: who leaves when room is needed.
+//! Question 5, eviction: which object leaves when room is needed.
 //!
 //! Reclaim empties a whole cluster. This module says which one, and which of its objects are put again.
 //! Reinsertion is paid from a budget, a fixed share of what was put, so that a cache never writes much
@@ -50,7 +50,7 @@ impl Eviction {
         }
     }
 
-    /// Whether nobody leaves.
+    /// Whether no object leaves.
     pub(crate) fn keeps_all(self) -> bool {
         matches!(self, Self::Never | Self::NeverAhead)
     }

@@ -43,7 +43,7 @@ pub(crate) struct ReclaimState {
     bell: Condvar,
     /// One reclaim at a time: two would compact into each other's victims.
     pub(crate) turn: Mutex<()>,
-    /// The last second in which nobody was too old.
+    /// The last second in which no cluster was too old.
     pub(crate) looked: AtomicU32,
     /// Bytes that objects of a store took when no room could be made; `u64::MAX` if that was not tried.
     pub(crate) in_vain: AtomicU64,
@@ -79,11 +79,11 @@ impl ReclaimState {
 
 /// What became of a victim.
 enum Emptied {
-    /// So many of its objects moved. Where nobody leaves, some may still be in it, that were not found.
+    /// So many of its objects moved. Where no object leaves, some may still be in it, that were not found.
     Moved(usize),
     /// Nothing: there is more in it than there seemed to be.
     Dense,
-    /// Nothing: it cannot be read, and nobody is to leave. The read may succeed the next time.
+    /// Nothing: it cannot be read, and no object is to leave. The read may succeed the next time.
     Unread(Error),
 }
 
@@ -144,7 +144,7 @@ impl Reclaimer {
         Ok(())
     }
 
-    /// The same where nobody leaves. False if there is none to empty, or no room for what is in it.
+    /// The same where no object leaves. False if there is none to empty, or no room for what is in it.
     pub(crate) fn reclaim_one_of_store(&self) -> Result<bool> {
         match self.reclaim_one() {
             Ok(reclaimed) => Ok(reclaimed == Reclaimed::One),
@@ -239,7 +239,7 @@ impl Reclaimer {
                 return Ok(Emptied::Dense);
             }
         }
-        // Headers matter if anything may stay, or if somebody wants to hear the keys of what goes.
+        // Headers matter if anything may stay, or if a listener is told the keys of what goes.
         let no_leases = self.parts.shared.leases.none();
         let needed = keeps_all
             || no_leases.is_none()
@@ -283,7 +283,7 @@ impl Reclaimer {
         entry.uses() > 0 || self.parts.shared.memory.is_hot(row.hash)
     }
 
-    /// Puts an object of a victim again if it deserves that, or somebody reads it; else it leaves. Returns whether it
+    /// Puts an object of a victim again if it deserves that, or is being read; else it leaves. Returns whether it
     /// was put.
     fn reinsert_or_evict(
         &self,
@@ -364,7 +364,7 @@ impl Reclaimer {
         }
     }
 
-    /// An object leaves whose key nobody asks for.
+    /// An object leaves whose key is not wanted.
     fn evict_unseen(&self, hash: u64, entry: IndexEntry, why: Departure) {
         let _stripe = self.parts.shared.lock_key(hash);
         if self.parts.catalog.drop_entry(hash, entry) {

@@ -2,9 +2,9 @@
 //!
 //! A get is a future all the way down, for it holds nothing while it waits; but where objects are files or entries of
 //! tables, which know no requests, or while the opening goes on, it is a call like the others. A put or delete of a
-//! key that the index cannot tell from another one's holds the key's lock over the read, and so does whoever waits for
-//! it: on an executor's thread that would hold up every other task of it. So a thread of this pool makes the very call
-//! that a synchronous caller would make.
+//! key that the index cannot tell from another one's holds the key's lock over the read, and so does a caller that
+//! waits for it: on an executor's thread that would hold up every other task of it. So a thread of this pool makes the
+//! very call that a synchronous caller would make.
 //!
 //! Invariants: nothing is handed over where there are no threads ([`Daemons::Manual`]); a thread of the
 //! pool belongs to no store and ends when it had nothing to do for a while; what panics in it panics in the task that
@@ -47,7 +47,7 @@ struct State {
     idle: usize,
 }
 
-/// What a job came to, and who waits for it.
+/// What a job came to, and what waits for it.
 struct Outcome<R> {
     result: Option<std::thread::Result<R>>,
     waker: Option<Waker>,
@@ -97,7 +97,7 @@ pub(crate) fn later<R: Send + 'static, F: FnOnce() -> R + Send + 'static>(
     let outcome = Arc::new(Mutex::new(Outcome { result: None, waker: None }));
     let shown = Arc::clone(&outcome);
     let job = move || {
-        // What it owns is dropped before the task goes on: that may want to be the last who holds the store.
+        // What it owns is dropped before the task goes on: that may be the last handle on the store.
         let result = catch_unwind(AssertUnwindSafe(act));
         let waker = {
             let mut outcome = shown.lock();

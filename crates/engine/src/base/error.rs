@@ -95,7 +95,7 @@ pub enum Error {
         /// What came.
         came: u64,
     },
-    /// A thread of the store panicked. It takes no more writes: nobody can say what was left half done.
+    /// A thread of the store panicked. It takes no more writes: what was left half done is not known.
     #[error(
         "{place}: the {daemon} ended: {why}; nothing more is written: open the store again, which recovers as after a crash, and \
          please report this defect in picaflor"

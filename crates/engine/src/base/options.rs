@@ -49,7 +49,7 @@ impl Default for Durability {
     }
 }
 
-/// Who runs the flusher, the reclaimer, the checkpointer and the scrubber.
+/// What runs the flusher, the reclaimer, the checkpointer and the scrubber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Daemons {
@@ -149,12 +149,12 @@ pub struct Options {
     pub admission: Option<Admission>,
     /// Told of each object that leaves, but for those replaced or deleted. Called with locks held: it must not
     /// call the store. A panic in it is counted (`Counts::listener_panics`). With a listener a put that replaces an
-    /// object reads it first. Default: nobody is told.
+    /// object reads it first. Default: none.
     pub eviction_listener: Option<EvictionListener>,
     /// Opens without writing a byte; puts are refused. Default false.
     pub read_only: bool,
     /// Permissions of the files that it makes, at least their owner's to read and write; folders may be searched by
-    /// whoever may read the files, and the umask takes away of both. What is there keeps its own. Default 0600.
+    /// those who may read the files, and the umask takes away of both. What is there keeps its own. Default 0600.
     pub file_mode: u32,
 
     // Performance.
@@ -165,7 +165,7 @@ pub struct Options {
     /// made. Default 256 KiB: 93% of the sequential speed of 1 MiB writes, a quarter of the memory per open buffer;
     /// 64 KiB with `hummingbird` and `damelo`.
     pub cluster: u32,
-    /// When a cluster leaves a cache that lies in clusters though nobody needs its place. Default never. The age of an
+    /// When a cluster leaves a cache that lies in clusters though its place is not needed. Default never. The age of an
     /// object is [`Options::default_ttl`].
     pub cluster_age: ClusterAge,
     /// What a cache does after a crash before all of its clusters were looked at. Default [`Reopening::AtOnce`];
@@ -182,7 +182,7 @@ pub struct Options {
     /// share all of it with the clusters that were read, and are packed when nothing there was used less recently.
     /// Never more than an eighth of the device.
     pub unpacked: u64,
-    /// The same: who is packed first. Default who was asked for least recently; in `picaflor`, who came first.
+    /// The same: what is packed first. Default the least recently used; in `picaflor`, what came first.
     pub pack_order: PackOrder,
     /// Most open buffers, hence most servers and groups that are kept apart at one time; no more than an eighth of the
     /// memory has room for. Default 16; a preset may say otherwise: `damelo` has 1,024, and opens as many as there are

@@ -117,8 +117,8 @@ impl Preset {
         PRESETS.iter().find(|(name, _)| *name == self.name).map_or_else(Default::default, |(_, layout)| *layout)
     }
 
-    /// The mode in which a store of this row is when it is asked for in `mode`: where nobody ever leaves, a cache is a
-    /// store.
+    /// The mode in which a store of this row is when it is asked for in `mode`: where no object ever leaves, a cache is
+    /// a store.
     pub(crate) fn mode(&self, mode: Mode) -> Mode {
         if self.eviction == Eviction::Never { Mode::Store } else { mode }
     }
@@ -161,7 +161,7 @@ impl Preset {
         if self.placement == Placement::Packing { Reopening::InSteps } else { Reopening::AtOnce }
     }
 
-    /// Who leaves, in this mode.
+    /// Which objects leave, in this mode.
     pub(crate) fn eviction(&self, mode: Mode) -> Eviction {
         match mode {
             Mode::Cache => self.eviction,

@@ -269,7 +269,7 @@ impl Open {
 }
 
 /// Where a frame of so many bytes goes behind what ends at `end`: right there, unless that page has no room for all of
-/// it; then the next page begins with it. Who is longer than a page begins one too.
+/// it; then the next page begins with it. One that is longer than a page begins one too.
 fn next_place(end: usize, len: usize, page: usize) -> usize {
     let begins = end.is_multiple_of(page) || end == cluster::HEADER;
     let page_end = (end / page + 1) * page;

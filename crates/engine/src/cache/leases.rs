@@ -1,13 +1,13 @@
-//! Leases: the chunks of a large object stay as long as somebody holds a handle on it.
+//! Leases: the chunks of a large object stay as long as there is a handle on it.
 //!
-//! Steps: a get finds the manifest → takes a lease → looks whether all chunks are there → reads. Who drops the object
+//! Steps: a get finds the manifest → takes a lease → looks whether all chunks are there → reads. A drop of the object
 //! leaves leased chunks to the last handle, and reclaim moves them as if they had been asked for. When the last handle
 //! goes, a daemon drops what was left to it.
 //!
 //! Invariants: an object's chunks are dropped, or leased, never both: a lease that comes while they are being dropped
 //! is refused, and the caller looks again. What is kept for the sake of leases alone is at most an eighth of its
 //! device; beyond that chunks leave, and a handle's next read says so. Leases are of one opening: after a crash the
-//! chunks of an object that was dropped are nobody's, and reclaim takes them.
+//! chunks of an object that was dropped belong to none, and reclaim takes them.
 //!
 //! Locks: evicting → a key's lock → the state. A new lease waits for evictions; dropping an object and giving a lease
 //! back, which may be done under a key's lock that an eviction waits for, do not.
@@ -112,7 +112,7 @@ impl Leases {
     }
 
     /// Whether a chunk is to stay though it was to be evicted; its object counts as kept from then on. If it may go, as
-    /// long as what is returned is held nobody takes a lease that relies on it.
+    /// long as what is returned is held no lease is taken that relies on it.
     pub(crate) fn keep(&self, chunk_key: &[u8], most: u64) -> Option<NoNewLeases<'_>> {
         let evicting = self.evicting.read();
         let id = ChunkKey::decode(chunk_key).ok().map(|key| (key.parent, key.id));
@@ -185,7 +185,7 @@ impl Left {
     }
 }
 
-/// Nobody takes a lease as long as this is held.
+/// No lease is taken as long as this is held.
 pub(crate) struct NoNewLeases<'a> {
     _evicting: RwLockReadGuard<'a, ()>,
 }

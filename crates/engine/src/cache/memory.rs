@@ -4,7 +4,7 @@
 //! use in the small queue is enough for main. Clusters pass through the small queue only.
 //!
 //! LRU for the presets whose papers have it: objects in the order in which they were asked for. A hit notes its
-//! number, and who is to leave is moved to where that number belongs before anybody leaves: so a hit takes no lock.
+//! number, and an object that is to leave is moved to where that number belongs first: so a hit takes no lock.
 //! [`Retention::LruClusters`] is the same over whole clusters: an object that was asked for is a hit of its cluster,
 //! and is not held by itself. [`Retention::Frames`] adds the priorities of groups to it.
 //!
@@ -109,7 +109,7 @@ impl Memory {
         self.shard(hash).read().get(&hash).is_some_and(|frame| frame.uses() > 0)
     }
 
-    /// Takes an object in if `current` still says so once nobody else can change its entry.
+    /// Takes an object in if `current` still says so once no other thread can change its entry.
     pub(crate) fn insert(&self, frame: &Arc<Frame>, priority: Priority, current: impl FnOnce() -> bool) {
         {
             let mut shard = self.shard(frame.hash).write();

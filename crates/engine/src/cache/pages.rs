@@ -3,7 +3,7 @@
 //!
 //! A cluster remains what is granted, written, journaled and reclaimed; its group has it to itself, so all its pages
 //! are of one size. A frame lies in one page, or begins one if it is longer. So a read of the page around an entry
-//! brings all objects that begin there, and nobody else's.
+//! brings all objects that begin there, and no others.
 //!
 //! Invariants: how a cluster is divided is a hint for the reader, and wrong or forgotten costs a longer or a shorter
 //! read, for what it brought is verified frame by frame; a page is resident at most once, and as long as one is,
@@ -34,7 +34,7 @@ pub(crate) struct PageRead {
     pub(crate) page: Option<(u32, usize)>,
 }
 
-/// How each cluster is divided: log2 of the bytes of its pages, those of the cluster if it is one; 0: nobody knows.
+/// How each cluster is divided: log2 of the bytes of its pages, those of the cluster if it is one; 0: not known.
 struct Divisions(Box<[AtomicU8]>);
 
 impl Divisions {

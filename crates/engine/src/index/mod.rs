@@ -2,7 +2,7 @@
 //!
 //! Segments are chosen by the hash's high bits and locked one by one, for tens of nanoseconds; a
 //! growing segment for tens of microseconds. The index keeps no keys: a *candidate* is an entry whose
-//! 17-bit tag fits, and whoever reads its frame checks the full key. Two keys with the same place are two
+//! 17-bit tag fits, and the reader of its frame checks the full key. Two keys with the same place are two
 //! entries.
 //!
 //! Invariants: an entry is changed only under its segment's write lock, but for its use bits, which a

@@ -129,7 +129,7 @@ impl Segment {
                     return Ok(());
                 }
             }
-            // Whoever lies here has to move to its other bucket. A slot that is as good as random, and the same
+            // The entry that lies here has to move to its other bucket. A slot that is as good as random, and the same
             // each time: what is repeated from a seed stays repeatable.
             let slot = &self.bucket(bucket)[(place as usize + step) % SLOTS];
             let evicted = IndexEntry(slot.load(Relaxed));

@@ -274,9 +274,9 @@ impl Checkpointer {
             self.parts.log.journal.lock().next_page()
         };
         let next_seq = self.parts.log.next_seq.load(Relaxed);
-        // Whoever was granted a cluster before that page, or given a lower number, has it noted in its buffer once its
-        // lane has been free. Buffers that the checkpoint before found open are sealed, lest the journal grow with
-        // their age; in a pause all are, so that none keeps the log of what came after it.
+        // A buffer that was granted a cluster before that page, or given a lower number, has it noted in its buffer
+        // once its lane has been free. Buffers that the checkpoint before found open are sealed, lest the journal grow
+        // with their age; in a pause all are, so that none keeps the log of what came after it.
         let pauses = self.pauses(state);
         for lane in self.appender.all_lanes() {
             for open in lane.lock().iter_mut() {
@@ -316,7 +316,7 @@ impl Checkpointer {
             Err(error) => Err(error),
         };
         match written {
-            // Whether a superblock that failed names its clusters nobody knows.
+            // Whether a superblock that failed names its clusters is not known.
             Ok(reference) => {
                 self.commit_checkpoint(state, running, reference)
                     .inspect_err(|error| self.parts.log.stop(error.clone()))?;

@@ -48,7 +48,7 @@ impl Journal {
     }
 
     /// What is pending is durable with the commit that begins now, and no page has to say so. Until then its deletes
-    /// are volatile: whoever asks meanwhile waits for a commit too.
+    /// are volatile: a caller that asks meanwhile waits for a commit too.
     pub(crate) fn take_untold(&mut self) {
         self.pending.clear();
         self.taken += std::mem::take(&mut self.deletes);

@@ -83,7 +83,7 @@ impl CheckReport {
 }
 
 impl Store {
-    /// Verifies every object on the device against the index. For a store that nobody is writing to:
+    /// Verifies every object on the device against the index. For a store that is not being written to:
     /// open it read-only. `progress` is told clusters done and clusters in all.
     pub fn check(&self, mut progress: impl FnMut(u64, u64)) -> CheckReport {
         let mut report = CheckReport::default();

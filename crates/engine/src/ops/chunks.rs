@@ -61,7 +61,7 @@ impl Store {
     }
 
     /// The object that a verified frame stands for. A cache evicts chunk by chunk, and a crash may take a chunk and
-    /// leave the manifest; a large object of which that is known is a miss, before anybody has read half of it. In a
+    /// leave the manifest; a large object of which that is known is a miss, before half of it has been read. In a
     /// store a missing chunk is damage, and reading says so.
     pub(crate) fn whole_object(&self, frame: Arc<Frame>) -> Result<Option<Object>> {
         let mut object = Object::from_frame(frame, || self.source())?;
@@ -96,8 +96,8 @@ impl Store {
         }
     }
 
-    /// Whether it was cut though it would fit in a cluster, for a store to be fuller: whoever asks for it gets its body
-    /// at once, as of one frame.
+    /// Whether it was cut though it would fit in a cluster, for a store to be fuller: a caller that asks for it gets
+    /// its body at once, as of one frame.
     pub(crate) fn is_short(&self, object: &Object) -> bool {
         let fits = |total: u64| {
             object.key().len() as u64 + object.metadata().len() as u64 + total <= self.payload_max() as u64

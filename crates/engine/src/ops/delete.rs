@@ -145,7 +145,7 @@ impl Store {
         })
     }
 
-    /// By who holds the key's lock.
+    /// By the holder of the key's lock.
     fn delete_held(&self, hash: KeyHash, key: &[u8]) -> Result<bool> {
         let shared = self.shared();
         let mut found = false;
@@ -177,7 +177,7 @@ impl Store {
             found |= volume.catalog.drop_entry(hash.short(), entry);
         }
         while let Some(own) = volume.frames.verified(hash, key, Kind::Whole)? {
-            // What could not be read leaves as well, and nobody knows whose it was.
+            // What could not be read leaves as well; its key is not known.
             found |= volume.catalog.drop_entry(hash.short(), own.entry) && own.header.is_some();
             if let Some(manifest) = own.manifest {
                 // First: a commit meanwhile lets others have the places of chunks, and must take the record too.
@@ -208,7 +208,7 @@ impl Store {
         if let Some(failure) = volume.log.commits.failure() {
             return Err(failure);
         }
-        // Whether anybody waits for it or not.
+        // Whether a caller waits for it or not.
         let options = &self.shared().options;
         volume.log.due_within(options.delete_time);
         let journal = volume.log.journal.lock();
@@ -243,7 +243,7 @@ impl Store {
         Ok(dropped)
     }
 
-    /// By who holds the key's lock.
+    /// By the holder of the key's lock.
     fn remove_from_layout(&self, layout: &dyn Layout, hash: KeyHash, key: &[u8]) -> Result<bool> {
         let former = layout.remove(hash, key)?;
         let found = former.is_some();

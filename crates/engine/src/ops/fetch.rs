@@ -1,4 +1,4 @@
-//! Get or fetch: of many who miss the same key at once, one fetches and the others wait for it.
+//! Get or fetch: of many callers that miss the same key at once, one fetches and the others wait for it.
 
 use std::{
     any::Any,
@@ -47,7 +47,7 @@ impl Fetched {
     }
 }
 
-/// The one who fetches. Dropped without an outcome (a panic, a cancelled task), it lets the waiters know.
+/// The caller that fetches. Dropped without an outcome (a panic, a cancelled task), it lets the waiters know.
 struct Leader<'a> {
     store: &'a Store,
     hash: u64,
@@ -166,7 +166,7 @@ impl Store {
         Ok(Leader { store: self, hash, fetch, listed, outcome: None })
     }
 
-    /// By who leads: puts what the fetch brings and returns it, stored or not. Between the look before and this,
+    /// By the leader: puts what the fetch brings and returns it, stored or not. Between the look before and this,
     /// another fetch may have ended.
     fn fetch_now<E>(&self, key: &[u8], fetch: impl FnOnce() -> Result<Fetched, E>) -> Result<Object, FetchError<E>> {
         if let Some(object) = self.get(key)? {

@@ -220,7 +220,7 @@ impl Store {
         parts: &Parts<'_>,
     ) -> Result<()> {
         let now = self.shared().clock.now_nanos();
-        // Others may have taken what was made, but a store that makes room has some: nobody is refused for that.
+        // Others may have taken what was made, but a store that makes room has some: no put is refused for that.
         let is_done = std::mem::replace(&mut insertion.in_vain, !made) && !made;
         if blocked == Blocked::Space && volume.catalog.keeps_all_in_clusters() {
             return if is_done { Err(self.no_room(volume, blocked, parts)) } else { Ok(()) };
@@ -275,7 +275,7 @@ impl Store {
             let blocked = match blocked {
                 Blocked::Staging => match volume.packer.pack_cluster()? {
                     Ok(()) => {
-                        // Where nobody else does, it is written as soon as it is made; then it can leave.
+                        // Without daemons it is written as soon as it is made; then it can leave.
                         if shared.options.daemons == Daemons::Manual {
                             volume.committer.write_queued(true);
                         }

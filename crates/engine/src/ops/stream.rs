@@ -58,7 +58,7 @@ struct LargePut {
     to_run: u32,
 }
 
-/// Who waits where there is something to wait for.
+/// What waits where there is something to wait for.
 #[derive(Clone, Copy)]
 enum Waits {
     /// The thread, inside: the future is complete when it is polled.
@@ -200,7 +200,7 @@ impl PutStream {
     /// As [`PutStream::write`].
     pub async fn write_async(&mut self, data: Bytes) -> Result<()> {
         if self.failed.is_none() {
-            // Until it is done: who drops this future does not know how much of it was taken.
+            // Until it is done: when this future is dropped, how much of it was taken is not known.
             self.failed = Some(Error::Closed);
             self.failed = self.add(&data, Waits::Task).await.err();
             self.charged.set(self.buffer.capacity() as u64);

@@ -2,7 +2,7 @@
 //! (Markatos et al. 1999, §3.6).
 //!
 //! A batch is issued when it is full, or when its first read has waited for as long as the options allow. With daemons
-//! the flusher sees to that, and whoever waits on a thread of its own sees to it too. With
+//! the flusher sees to that, and a caller that waits on a thread of its own sees to it too. With
 //! [`Daemons::Manual`] the caller's thread is the only one there is: a get that
 //! would block it issues the batch at once, with all the asynchronous reads that wait; `step` issues one that is due.
 
@@ -30,7 +30,7 @@ impl ReadBatch {
         let options = &self.parts.shared.options;
         let wait = u64::try_from(options.read_batch_time.as_nanos()).unwrap_or(u64::MAX);
         let held = self.parts.residents.reader.hold(request, self.parts.shared.clock.now_nanos().saturating_add(wait));
-        // Once writing has stopped, nobody looks after batches.
+        // Once writing has stopped, no daemon looks after batches.
         if held >= options.read_batch || self.parts.log.commits.failure().is_some() {
             self.issue_reads();
         } else if held == 1 {

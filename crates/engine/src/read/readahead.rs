@@ -24,7 +24,7 @@ use crate::{
 
 impl ReadaheadStats for Residents {
     fn was_used(&self, hash: u64, class: u16) {
-        // For reclaim, which asks the index who was used.
+        // For reclaim, which asks the index what was used.
         self.catalog.index.touch(hash);
         add(&self.shared.counters.neighbours_used, 1);
         self.reader.used(class, 1);
@@ -88,8 +88,8 @@ impl Residents {
         Some((cluster, self.classes[cluster as usize].load(Relaxed), rows))
     }
 
-    /// The cluster around `grain` with its header and rows, if these bytes are of one use of it, and nobody made it
-    /// resident or reclaimed it meanwhile: all gets that waited for the same read ask.
+    /// The cluster around `grain` with its header and rows, if these bytes are of one use of it, and no other get made
+    /// it resident or reclaimed it meanwhile: all gets that waited for the same read ask.
     pub(crate) fn sealed(&self, grain: u64, bytes: &[u8]) -> Option<(u32, cluster::Header, Vec<Row>)> {
         let cluster = self.medium.cluster_of(grain).filter(|cluster| self.space.state(*cluster) == State::Sealed)?;
         let header = cluster::Header::decode(bytes).ok()?;
@@ -97,11 +97,11 @@ impl Residents {
         (last.seq == header.seq).then_some((cluster, header, rows))
     }
 
-    /// Makes the cluster around `grain` resident, where memory holds clusters, if nobody did or reclaimed it meanwhile.
-    /// Returns whether it is.
+    /// Makes the cluster around `grain` resident, where memory holds clusters, if it was not made so, or reclaimed,
+    /// meanwhile. Returns whether it is.
     pub(crate) fn admit_cluster(self: &Arc<Self>, grain: u64, bytes: &Bytes) -> bool {
         let Some((cluster, header, rows)) = self.sealed(grain, bytes) else { return false };
-        // Objects that were to bypass memory are given to who asked, and that is all.
+        // Objects that were to bypass memory are given to the caller, and that is all.
         let passes = header.class == Class::Bypass.short() || !self.make_room_for_a_resident(bytes.len());
         if passes || !self.space.shift(cluster, State::Sealed, State::Busy) {
             return false;

@@ -1,4 +1,4 @@
-//! Question 4, reading: how much is read for one object, and who shares the read.
+//! Question 4, reading: how much is read for one object, and which gets share the read.
 //!
 //! A read brings the object alone or what lies around it, whichever has been paying: the second pays when the
 //! neighbours it brought in saved more than one read, and were not many for nothing: they take memory from others. How
@@ -8,7 +8,7 @@
 //! placement, with an occasional cluster read to keep the measures fresh.
 //!
 //! Invariants: reads of the same place at the same time are one device read ([`InFlight`]); but a read on a thread's
-//! own ring is for that thread's tasks only, so that nobody depends on its turning the ring.
+//! own ring is for that thread's tasks only, so that no other caller depends on its turning the ring.
 
 use std::{
     collections::HashMap,
@@ -37,7 +37,7 @@ pub(crate) enum Extent {
 }
 
 const CLASSES: usize = 256;
-/// Of so many neighbours that nobody asks for, each in the place of something that memory held, one is taken to have
+/// Of so many neighbours that are not asked for, each in the place of something that memory held, one is taken to have
 /// cost a read.
 const CROWD: u32 = 16;
 /// One read in this many is a cluster read, to learn whether it would pay: often while a class is new,
@@ -218,7 +218,7 @@ impl Reader {
         self.due.load(Relaxed)
     }
 
-    /// Joins the read of this place, or begins one. True for who must do the read.
+    /// Joins the read of this place, or begins one. True for the one that must do the read.
     pub(crate) fn join(&self, place: Sought) -> (Arc<InFlight>, bool) {
         let mut flights = self.flights.lock();
         if let Some(flight) = flights.get(&place) {

@@ -1,7 +1,7 @@
 //! Files and folders that an opening made, until it has succeeded.
 //!
-//! Invariants: what was there before is never touched; what was not goes while its lock is held, so that who waits for
-//! that lock never gets a file without a name.
+//! Invariants: what was there before is never touched; what was not goes while its lock is held, so that an opening
+//! that waits for that lock never gets a file without a name.
 
 use std::sync::Arc;
 

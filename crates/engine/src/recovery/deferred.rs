@@ -4,7 +4,7 @@
 //! is, and looks then → a daemon merges all other parts; whatever changes the store, or
 //! counts what is in it, waits for that.
 //!
-//! Invariants: what a get finds is what it would find with everything merged. Before that nobody accounts for space or
+//! Invariants: what a get finds is what it would find with everything merged. Before that nothing accounts for space or
 //! changes an entry but the merge.
 
 use std::{
@@ -36,7 +36,7 @@ pub(crate) struct Deferred {
     is_over: AtomicBool,
     /// By volume.
     left: RwLock<Vec<Left>>,
-    /// Who ends it holds this.
+    /// The thread that ends it holds this.
     ending: Mutex<()>,
     shared: Arc<Shared>,
     began: Instant,

@@ -17,7 +17,7 @@ use crate::{Error, VolumeReceipt, index::IndexEntry, read::parts::Parts};
 pub(super) enum Unfit {
     /// It was read, and is not what was written.
     Damaged(String),
-    /// The device refused to read it. It may be whole: nobody is to be told that it is damaged.
+    /// The device refused to read it. It may be whole: it is not reported as damaged.
     Refused(Error),
 }
 

@@ -1,6 +1,6 @@
 //! Reading ahead while opening: several threads read and decode, one takes what they made, in order.
 //!
-//! Invariants: `take` sees the outcomes in the order of the things asked about, whoever was faster, so what is
+//! Invariants: `take` sees the outcomes in the order of the things asked about, whichever was faster, so what is
 //! recovered does not depend on it; at most two outcomes a reader wait to be taken; with one reader everything
 //! happens on the caller's thread.
 
@@ -39,7 +39,7 @@ pub(super) fn in_order<T: Sync, R: Send, E>(
             let work = move || {
                 for thing in things.iter().skip(first).step_by(readers) {
                     if sender.send(act(thing)).is_err() {
-                        // Nobody takes any more: somebody met an error.
+                        // No more are taken: one met an error.
                         return;
                     }
                 }

@@ -6,7 +6,7 @@
 //! frame.
 //!
 //! A cluster that was sealed when a checkpoint was taken, and has neither a table nor all of its frames, held newer
-//! versions of nobody knows what: nothing that is older can be trusted, and the scan fails.
+//! versions of unknown keys: nothing that is older can be trusted, and the scan fails.
 //!
 //! Invariants: what is found does not depend on how many threads look. What is held of the frames at one time is
 //! about [`budget`]; if there are more, the tables are read again, for the next range of hashes.

@@ -1,4 +1,4 @@
-//! Question 2, space: which bytes of the device an object gets, and who gives bytes back.
+//! Question 2, space: which bytes of the device an object gets, and what gives bytes back.
 //!
 //! [`LayoutKind::Ring`] gives out whole clusters (`ring.rs`). A volume whose objects have places of their own keeps a
 //! few of them for its checkpoints.

@@ -203,7 +203,7 @@ impl Appender {
         }
         let keep = match purpose {
             Purpose::Put | Purpose::Run(_) => SPARE + self.parts.residents.checkpoint_reserve(),
-            // Where nobody leaves, survivors are who makes room: one checkpoint is what has to be left.
+            // Where no object leaves, moving survivors is what makes room: one checkpoint is what has to be left.
             Purpose::Survivor if self.parts.shared.eviction().keeps_all() => self.parts.residents.checkpoint_clusters(),
             Purpose::Survivor => self.parts.residents.checkpoint_reserve(),
         };
@@ -286,14 +286,14 @@ impl Appender {
     }
 
     /// Fills what room is left in a buffer with copies of objects that are wanted beside those in it. A copy has the
-    /// server of whom it lies beside: who reads that one wants it too.
+    /// server of the object it lies beside: a reader of that one wants it too.
     pub(crate) fn lay_copies(&self, slot: u32, cluster: u32) {
         let wanted: Vec<(u64, u32)> = match &*self.parts.catalog.buffers.slot(slot).read() {
             Slot::Open(open) => {
                 let here = |hash: u64| open.rows().iter().any(|row| row.hash == hash);
                 let beside = |row: &Row| {
                     let partners = self.parts.catalog.placer.partners(row.hash);
-                    // Mostly nobody is wanted there.
+                    // Mostly none is wanted there.
                     let header = if partners.is_empty() { None } else { open.header(row) };
                     partners.into_iter().filter_map(move |hash| Some((hash, header?.server)))
                 };
@@ -324,7 +324,7 @@ impl Appender {
             let offset = open.push(&draft) as u32;
             drop(guard);
             self.parts.catalog.placer.add_copy(hash, self.parts.medium.grain(cluster, offset));
-            // Replaced in between? Then whoever did it may have looked before the copy was noted.
+            // Replaced in between? Then that put may have looked before the copy was noted.
             if in_memory().is_none_or(|now| now.header.generation != frame.header.generation) {
                 self.parts.catalog.placer.drop_copies(hash);
             }

@@ -5,7 +5,7 @@
 //! to back, the dead ones dropped and the others moved up, each once, none before the first hole → the index follows.
 //!
 //! Invariant: a frame is dropped only if every commit that may vouch for it vouches for its end too. So no commit is
-//! under way (the writer's turn is free), and whoever ended it has told the journal (its key's stripe is free).
+//! under way (the writer's turn is free), and the put that ended it has told the journal (its key's stripe is free).
 
 use picaflor_format::{cluster::Row, frame::GRAIN};
 
@@ -32,7 +32,7 @@ impl Appender {
             self.parts.catalog.entry_in_slot(slot, row).is_none() && self.parts.shared.try_lock_key(row.hash).is_some()
         };
         let freed = open.compact(is_dead, |row, to| {
-            // Whoever looks at the old place meanwhile waits for the buffer, and then looks for the entry again.
+            // A get that looks at the old place meanwhile waits for the buffer, and then looks for the entry again.
             if let Some(entry) = self.parts.catalog.entry_in_slot(slot, row) {
                 let place = Location::Buffered { slot, offset: to / GRAIN as u32 };
                 self.parts.catalog.index.change(row.hash, entry, |entry| entry.at(place));

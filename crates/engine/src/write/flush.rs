@@ -52,7 +52,7 @@ impl Committer {
                 let mut state = self.parts.log.queue.state.lock();
                 let (landed, start) = (std::mem::take(&mut state.landed), state.start());
                 if landed.is_empty() && start.is_empty() {
-                    // Who was to write it may be the daemon that ended, and then it never lands.
+                    // The daemon that was to write it may have ended, and then it never lands.
                     if awaited.is_empty() || matches!(self.parts.log.commits.failure(), Some(Error::Daemon { .. })) {
                         return;
                     }
@@ -174,7 +174,7 @@ impl Committer {
         if !self.parts.log.journal.lock().has_room(0) {
             return Err(self.parts.log.refused_journal());
         }
-        // Before the note: whom it has to give up is told of by this commit.
+        // Before the note: this commit tells of what it has to give up.
         self.packer.pack_promised(|| self.pump(&turn, true))?;
         // Where objects have places there are no pieces, and all records keep their order.
         let begun = if places.is_some() { usize::MAX } else { self.parts.log.journal.lock().pending() };
@@ -184,7 +184,7 @@ impl Committer {
         // With the pieces: their clusters' reservations are among the records. And before the queue is looked at: a
         // buffer that is sealed from now on is forgotten only when what is taken here is on the device.
         let Some(pages) = self.parts.log.journal.lock().take_pages(begun, &self.parts.shared.pool) else {
-            // Nobody knows any more which pieces are on the device.
+            // Which pieces are on the device is not known any more.
             self.parts.log.stop(self.parts.log.refused_journal());
             return Err(self.parts.log.refused_journal());
         };

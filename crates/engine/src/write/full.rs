@@ -10,7 +10,7 @@
 //! the store is full: no put waits for what does not come.
 //!
 //! Invariants: what is cut anew is a version like any other, durable before the cluster of the one before is free;
-//! nobody is refused for room that another put took while it was being made.
+//! no put is refused for room that another one took while it was being made.
 
 use std::sync::atomic::Ordering::Relaxed;
 

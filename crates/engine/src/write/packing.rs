@@ -1,7 +1,7 @@
 //! Packing (Shriver et al. 2001, §3.1 and §3.5): objects wait in memory, and are put into clusters as late as
 //! possible, with those that hints name. The default's caches do so as long as puts name neighbours, in a share of
-//! the memory; then a set's page comes first, for where less than a cluster is read, it is what lies behind who was
-//! asked for.
+//! the memory; then a set's page comes first, for where less than a cluster is read, it is what lies behind the
+//! object that was asked for.
 //!
 //! Steps: a put waits, and the index says *buffered* → when what waits takes more than it may, or a commit has to make
 //! it durable, those whose turn it is fill a cluster: each with what waits of its locality set → the cluster is sealed,
@@ -46,7 +46,7 @@ const WORTH_CUTTING: usize = 8;
 /// Objects whose turn is looked at for one cluster.
 const LOOKED_AT: usize = 4096;
 
-/// An object whose turn it is, and whom it takes along.
+/// An object whose turn it is, and those it takes along.
 struct Set {
     /// Hash of its page.
     head: u64,
@@ -54,7 +54,7 @@ struct Set {
     objects: Vec<StagedObject>,
     /// Bytes of copies that will be laid beside them.
     copies: usize,
-    /// What stands for the server of those who are of no group; 0 if nothing does.
+    /// What stands for the server of objects of no group; 0 if nothing does.
     affinity: u32,
 }
 
@@ -85,7 +85,7 @@ impl Packer {
         self.gathers().filter(|_| waits)
     }
 
-    /// Where objects wait, as long as that may pay. What is durable when its put returns has nobody to wait for.
+    /// Where objects wait, as long as that may pay. What is durable when its put returns cannot wait for others.
     pub(crate) fn gathers(&self) -> Option<&Staging> {
         let may = self.parts.catalog.placer.packs() || self.parts.shared.options.durability != Durability::EveryPut;
         self.parts.catalog.buffers.staging().filter(|_| may && self.parts.catalog.placer.gathers())
@@ -96,7 +96,7 @@ impl Packer {
         (self.parts.shared.tier_budget() + staging.bytes()) / self.parts.shared.options.places.len() as u64
     }
 
-    /// Most bytes of objects that wait, whoever's turn it is: what was asked for, but no more than half of what index
+    /// Most bytes of objects that wait, in any order: what was asked for, but no more than half of what index
     /// and buffers leave; else a share of that, or all but what reads of clusters need; and an eighth of the device.
     fn staging_max(&self, staging: &Staging) -> u64 {
         let options = &self.parts.shared.options;
@@ -125,7 +125,7 @@ impl Packer {
         free < bytes && free + shared.memory.older_than(oldest, bytes - free) < bytes
     }
 
-    /// Whether a crash may cost an object of this group for as long as nobody says otherwise.
+    /// Whether a crash may cost an object of this group until the application says otherwise.
     fn may_stay_volatile(&self, group: u32) -> bool {
         match (self.parts.shared.groups.interval(group), self.parts.shared.options.durability) {
             (_, Durability::EveryPut) => false,
@@ -148,7 +148,7 @@ impl Packer {
         bytes.truncate(frame::HEADER + header.payload_len());
         let frame = Arc::new(Frame::new(draft.hash, header, bytes.into()));
         let (charge, held) = (Staging::charge(&frame), staging.bytes());
-        // Nor may it who takes the place of one that may not: a commit would find neither.
+        // Nor may one that takes the place of one that may not: a commit would find neither.
         let promised = !self.may_stay_volatile(header.group)
             || old.is_some_and(|old| self.parts.catalog.waiting().is_promised(old));
         if held > 0 && (held + charge > self.staging_max(staging) || self.is_turn_of_staging(staging, charge)) {
@@ -182,8 +182,8 @@ impl Packer {
         Ok(())
     }
 
-    /// One step of the packing daemon. Ahead of need while nobody reads, else when it is needed. Returns whether it
-    /// packed anything.
+    /// One step of the packing daemon. Ahead of need while there are no reads, else when it is needed. Returns whether
+    /// it packed anything.
     pub(crate) fn pack_step(&self, idle: bool) -> Result<bool> {
         let Some(staging) = self.parts.catalog.buffers.staging() else { return Ok(false) };
         let most = self.staging_max(staging);
@@ -207,8 +207,8 @@ impl Packer {
         self.pack(staging, &turn, false, Purpose::Put)
     }
 
-    /// Packs all that a commit has to make durable, by who has the writer's turn and can make buffers free by writing
-    /// them, which is what `write` does. What finds no cluster is given up.
+    /// Packs all that a commit has to make durable, by the holder of the writer's turn, who makes buffers free by
+    /// writing them, which is what `write` does. What finds no cluster is given up.
     pub(crate) fn pack_promised(&self, write: impl Fn()) -> Result<()> {
         let Some(staging) = self.parts.catalog.buffers.staging() else { return Ok(()) };
         // Not what comes meanwhile: it has a commit of its own.
@@ -216,7 +216,7 @@ impl Packer {
         let is_due = |staged: &StagedObject| staged.frame.header.generation <= last;
         while staging.promised() > 0 {
             let turn = staging.turn();
-            // Whoever came since may have an earlier turn.
+            // An object that came since may have an earlier turn.
             if !staging.any(|staged| staged.promised && is_due(staged)) {
                 return Ok(());
             }
@@ -309,8 +309,8 @@ impl Packer {
         Ok(Ok(()))
     }
 
-    /// Whom an object takes along: what waits of its locality set. The set is that of the page it was hinted to lie
-    /// beside last, be that packed by now or not, or its own. The paper tells only whom the least recently used one
+    /// What an object takes along: what waits of its locality set. The set is that of the page it was hinted to lie
+    /// beside last, be that packed by now or not, or its own. The paper tells only what the least recently used one
     /// was to take along itself (§3.1); by that alone, the rest of a set that is larger than a cluster, and what is
     /// asked for beside a page that was packed before, would each lie among strangers.
     fn set_of(&self, staging: &Staging, first: StagedObject) -> Set {

@@ -142,7 +142,7 @@ impl Placer {
         self.placement == Placement::Groups
     }
 
-    /// Learns whether neighbours are named: by a put, or by who asks for two to lie side by side.
+    /// Learns whether neighbours are named: by a put, or by a call that asks for two to lie side by side.
     pub(crate) fn note_named(&self, names_neighbour: bool) {
         let old = self.hinted.load(Relaxed);
         // Rounded up, or it would never come to rest at nothing.
@@ -157,7 +157,7 @@ impl Placer {
         if hinted { ((beside.unwrap_or(hash) >> 16) as u32).max(1) } else { 0 }
     }
 
-    /// Whether it is worth waiting for who is to lie beside an object.
+    /// Whether it is worth waiting for what is to lie beside an object.
     pub(crate) fn gathers(&self) -> bool {
         match self.placement {
             Placement::Packing => true,
@@ -224,14 +224,14 @@ impl Placer {
         self.placement == Placement::Packing
     }
 
-    /// The object was packed, or is gone: where it is packed, it takes nobody along any more.
+    /// The object was packed, or is gone: where it is packed, it takes none along any more.
     pub(crate) fn drop_hints(&self, hash: u64) {
         if self.packs() {
             self.hints.lock().of.remove(&hash);
         }
     }
 
-    /// Whom an object is wanted beside.
+    /// The object that it is wanted beside.
     pub(crate) fn partners(&self, hash: u64) -> Vec<u64> {
         self.hints.lock().of.get(&hash).cloned().unwrap_or_default()
     }
@@ -246,7 +246,7 @@ impl Placer {
         self.copies.lock().of.get(&(hash & self.told_apart_by)).is_some_and(|grains| grains.contains(&grain))
     }
 
-    /// The object, or another of its place, was replaced or deleted: its copies are of an older version, or nobody's.
+    /// The object, or another of its place, was replaced or deleted: its copies are of an older version, or of none.
     pub(crate) fn drop_copies(&self, hash: u64) {
         let mut copies = self.copies.lock();
         if !copies.of.is_empty() {
@@ -294,15 +294,15 @@ mod tests {
         let b = placer.lane(Class::Group(1), 2);
         assert_ne!(a, b);
         assert_eq!(placer.lane(Class::Server(1), 3), a);
-        // Both are in use: who comes shares one, always the same, and takes it from nobody.
+        // Both are in use: a third class shares one, always the same, and takes it from neither.
         let shared = placer.lane(Class::Server(9), 4);
         assert_eq!(placer.lane(Class::Server(9), 5), shared);
         assert_eq!((placer.lane(Class::Server(1), 6), placer.lane(Class::Group(1), 7)), (a, b));
         assert_eq!(placer.lane(Class::Server(1), 500), a);
-        assert_eq!(placer.lane(Class::Server(9), 501), b, "nobody used it for long");
+        assert_eq!(placer.lane(Class::Server(9), 501), b, "it was not used for long");
         assert_eq!(placer.lane_of_class(Class::Server(9).short()), Some(b));
         assert_eq!(placer.lane_of_class(Class::Group(1).short()), None);
-        // Elsewhere whoever comes takes over what was used least recently.
+        // Elsewhere a new class takes over the lane that was used least recently.
         let placer = Placer::new(Placement::PerServer, 2, 100, !0, Arc::default());
         let lanes: Vec<_> = [1, 2, 1, 3, 2].map(|server| placer.lane(Class::Server(server), server.into())).into();
         assert_eq!(lanes, [0, 1, 0, 0, 1]);
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(
             (placer.affinity_of(page, None), placer.affinity_of(part, Some(page))),
             (0, 0),
-            "nobody names any: as they come"
+            "none is named: as they come"
         );
         (0..100).for_each(|at| placer.note_named(at % 2 == 0));
         assert_eq!(

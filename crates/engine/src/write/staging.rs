@@ -1,11 +1,11 @@
-//! Objects that wait in memory to be packed into clusters (Shriver et al. 2001, §3.1): who is where, and whose turn it
-//! is.
+//! Objects that wait in memory to be packed into clusters (Shriver et al. 2001, §3.1): where each is, and whose turn
+//! it is.
 //!
 //! Each has a number, as a buffer has, from the one behind the last buffer's on; index entries name it. What is asked
 //! for, replaced or deleted while it waits costs the device nothing.
 //!
 //! Invariants: a number is given to one object at a time; the order has every object once; a set has those whose leader
-//! it is named for, and nobody else; the bytes are what all of them take, tables included.
+//! it is named for, and no others; the bytes are what all of them take, tables included.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,11 +33,11 @@ type Rank = (u64, u64);
 pub(crate) struct StagedObject {
     pub(crate) slot: u32,
     pub(crate) frame: Arc<Frame>,
-    /// Among whom it is packed, as the put has it.
+    /// Among which it is packed, as the put has it.
     pub(crate) class: Class,
     /// Number of its last use.
     pub(crate) number: u64,
-    /// Hash of whom it was hinted to lie beside last: the page of its locality set.
+    /// Hash of the object it was hinted to lie beside last: the page of its locality set.
     pub(crate) leader: Option<u64>,
     /// The next commit has to make it durable.
     pub(crate) promised: bool,
@@ -59,7 +59,7 @@ pub(crate) struct Staging {
     most: usize,
     order: PackOrder,
     room: Mutex<Room>,
-    /// Held by whoever packs.
+    /// Held while a page is packed.
     turn: Mutex<()>,
 }
 
@@ -68,7 +68,7 @@ struct Room {
     held: Vec<Option<(StagedObject, Rank)>>,
     free: Vec<u32>,
     order: BTreeMap<Rank, u32>,
-    /// Leader and number of who has one.
+    /// Leader and number of each that has one.
     sets: BTreeSet<(u64, u32)>,
     bytes: u64,
     promised: u64,
@@ -82,7 +82,7 @@ impl Staging {
         Self { base, most, order, room: Mutex::default(), turn: Mutex::new(()) }
     }
 
-    /// Held by whoever packs.
+    /// Held while a page is packed.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock()
     }
@@ -184,7 +184,7 @@ impl Staging {
         Some(charge)
     }
 
-    /// Number of the last use of who was asked for least recently; where the order is another, of who is next.
+    /// Number of the last use of the least recently used; where the order is another, of the one that is next.
     pub(crate) fn oldest(&self) -> Option<u64> {
         let room = self.room.lock();
         let slot = match self.order {
@@ -199,7 +199,7 @@ impl Staging {
         self.behind(None, most, promised).into_iter().map(|(_, staged)| staged).collect()
     }
 
-    /// All of them in their turn, a few at a time: who takes them may let some go meanwhile.
+    /// All of them in their turn, a few at a time: the caller may let some go meanwhile.
     pub(crate) fn turns(&self, promised: bool) -> impl Iterator<Item = StagedObject> {
         let (mut last, mut run) = (None, Vec::new().into_iter());
         std::iter::from_fn(move || {
@@ -302,10 +302,10 @@ mod tests {
         assert_eq!(order(&filled(PackOrder::LruTail)), [1, 3, 4, 2]);
         assert_eq!(order(&filled(PackOrder::LruHead)), [2, 4, 3, 1]);
         assert_eq!(filled(PackOrder::LruTail).oldest(), Some(1));
-        assert_eq!(filled(PackOrder::LruHead).oldest(), Some(1), "who was asked for least recently, not who is next");
+        assert_eq!(filled(PackOrder::LruHead).oldest(), Some(1), "the least recently used, not the next");
         let staging = filled(PackOrder::GreedyDualSize);
         assert_eq!(order(&staging), [3, 1, 4, 2]);
-        // Who comes when large ones have had their turn is worth more than they were.
+        // One that comes when large ones have had their turn is worth more than they were.
         staging.pass(103);
         staging.remove(102);
         staging.remove(103);
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!((set(77), set(78), set(79)), (vec![1], vec![2, 3], vec![]));
         staging.remove(101);
         staging.add(&frame(9, 500), (Class::Rest, 9), (false, false));
-        assert_eq!((set(77), set(78)), (vec![1], vec![3]), "who has a number anew is in no set");
+        assert_eq!((set(77), set(78)), (vec![1], vec![3]), "one with a new number is in no set");
     }
 
     #[test]

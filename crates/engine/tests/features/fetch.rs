@@ -1,4 +1,4 @@
-//! Get or fetch: one fetch for all who miss the same key, whatever becomes of it.
+//! Get or fetch: one fetch for all that miss the same key, whatever becomes of it.
 
 use std::{
     future::Future,
@@ -49,7 +49,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 const CALLERS: usize = 64;
 
-/// Lets 64 threads ask at once. `fetch` is run by those who lead.
+/// Lets 64 threads ask at once. `fetch` is run by the leaders.
 fn ask(
     store: &Store,
     fetch: &(impl Fn() -> Result<Fetched, String> + Sync),
@@ -96,7 +96,7 @@ fn a_failed_fetch_fails_those_who_waited_and_nobody_after() {
     for found in ask(&store, &fetch) {
         assert!(matches!(&found, Err(FetchError::Fetch(why)) if **why == "no route to origin"), "{found:?}");
     }
-    // Who came when the first had failed fetched for themselves.
+    // Threads that came when the first had failed fetched for themselves.
     assert!(fetches.load(Relaxed) < CALLERS / 2, "{fetches:?}");
     assert!(store.get_or_fetch(b"key", || Ok::<_, String>(fetched(10))).is_ok());
 }

@@ -174,7 +174,7 @@ impl Filled {
 }
 
 /// All that is promised of one mix: 90% of the capacity, there each object can be replaced, also behind an opening; and
-/// who is refused later learns how much to delete, after no more than a little was moved.
+/// a put that is refused later learns how much to delete, after no more than a little was moved.
 fn holds(mix: Mix, cluster: u64, change: impl FnOnce(&mut Options)) {
     let mut filled = Filled::new(mix, cluster, 512, change);
     filled.fill(90);

@@ -1,4 +1,4 @@
-//! Placement: who lies beside whom, read off the device; and what the reader makes of it.
+//! Placement: what lies beside what, read off the device; and what the reader makes of it.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -206,10 +206,13 @@ fn collocated_objects_get_copies() {
         let layout = layout(&device);
         let copies: Vec<_> = layout[&b"icon"[..]].iter().filter(|(_, header)| header.kind == Kind::Copy).collect();
         assert!(copies.len() >= 2, "{copies:?}");
-        // Or else who reads the page would leave it behind.
+        // Or else a reader of the page would leave it behind.
         let pages: Vec<_> = (0..60).map(|page| layout[&key(page, 0)][0]).collect();
         let is_beside = |copy: &Header| pages.iter().any(|(_, page)| page.server == copy.server);
-        assert!(copies.iter().all(|(_, copy)| is_beside(copy)), "a copy is of whom it lies beside: {copies:?}");
+        assert!(
+            copies.iter().all(|(_, copy)| is_beside(copy)),
+            "a copy has the server of what it lies beside: {copies:?}"
+        );
         // After an opening nobody vouches for copies any more, and the object is read where it is.
         let store = Store::open(options.mode(mode)).unwrap();
         for page in 0..60u64 {

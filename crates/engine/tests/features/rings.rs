@@ -41,7 +41,7 @@ fn check(i: u64, found: Option<Object>) {
 
 type Get = (u64, Pin<Box<dyn Future<Output = Result<Option<Object>>>>>);
 
-/// Polls all of them until so many are over; who is over is taken out.
+/// Polls all of them until so many are over; these are taken out.
 async fn until(gets: &mut Vec<Get>, over: usize) {
     let left = gets.len() - over;
     poll_fn(|context| {
@@ -68,7 +68,7 @@ fn gets_of_one_ring_of_others_and_of_none_see_the_same_objects() {
             let (mut rng, mut gets) = (rng(seed), Vec::<Get>::new());
             while !stop.load(Relaxed) {
                 while gets.len() < 20 {
-                    // Often the same, so that reads are shared, also with those who have no ring.
+                    // Often the same, so that reads are shared, also with threads that have no ring.
                     let i = rng.random_range(0..OBJECTS / 10);
                     gets.push((i, Box::pin(store.get_async(&key(i)))));
                 }

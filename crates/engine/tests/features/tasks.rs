@@ -264,7 +264,7 @@ fn a_delete_that_needs_no_look_at_the_device_is_done_by_the_call() {
         };
         assert_eq!(found.unwrap(), key == b"in memory");
     }
-    // Its entry may be another key's: who deletes it looks, on another thread.
+    // Its entry may be another key's: a delete looks, on another thread.
     let found = futures_executor::block_on(store.delete_async(b"long")).unwrap();
     *device.executor.lock() = None;
     assert!(found && !store.contains(b"long").unwrap() && !store.contains(b"in memory").unwrap());

@@ -1,4 +1,4 @@
-//! Several devices as one: who lives where, in which order they may be given, and one of them failing.
+//! Several devices as one: what lives where, in which order they may be given, and one of them failing.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -275,7 +275,7 @@ fn a_cache_goes_on_without_a_device_that_cannot_be_written() {
     for i in 600..1200 {
         store.put_with(&key(i), &body(i, 2000), &bypass()).unwrap();
     }
-    assert!(store.flush().is_err(), "who asked for durability is told");
+    assert!(store.flush().is_err(), "a caller that asked for durability is told");
     assert!(store.stats().volumes[0].failed.is_some() && store.stats().volumes[1].failed.is_none());
     for (i, first) in first.iter().enumerate() {
         assert_eq!(store.get(&key(i as u64)).unwrap().is_none(), *first, "{i}");
@@ -315,7 +315,7 @@ fn a_flush_of_a_store_makes_durable_what_healthy_devices_have() {
     for i in 0..300 {
         taken.extend(store.put(&key(i), &body(i, 2000)).is_ok().then_some(i));
     }
-    assert!(store.flush().is_err() && store.step().is_err(), "who asked for durability is told");
+    assert!(store.flush().is_err() && store.step().is_err(), "a caller that asked for durability is told");
     let failed: Vec<_> = store.stats().volumes.iter().map(|volume| volume.failed.is_some()).collect();
     assert_eq!(failed, [true, false]);
     // The power fails.

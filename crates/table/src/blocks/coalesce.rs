@@ -24,7 +24,7 @@ const WORTH_SYNCS: u64 = 32;
 impl FreeLists {
     /// A bounded bit of what is to be done in the background: discovery after a failure; then, while more than
     /// `coalesce_at` times the allocated space is taken, coalescing. Says whether there is more to do now; while
-    /// somebody else commits, there is not. What was coalesced can be used after the next sync.
+    /// another thread commits, there is not. What was coalesced can be used after the next sync.
     ///
     /// # Errors
     /// As [`FreeLists::allocate`].
@@ -36,8 +36,8 @@ impl FreeLists {
         self.join_some()
     }
 
-    /// The second part of [`FreeLists::step`], where it helps: who takes the tail before splitting has no use for
-    /// larger blocks before the device is full, and less for those no longer of the right size. Reads nothing.
+    /// The second part of [`FreeLists::step`], where it helps: an allocator that takes the tail before splitting has no
+    /// use for larger blocks before the device is full, and less for those no longer of the right size. Reads nothing.
     pub(crate) fn tidy(&self) -> BlockResult<bool> {
         if self.options.search == Search::TailThenSplit { Ok(false) } else { self.join_some() }
     }
@@ -93,8 +93,8 @@ impl FreeLists {
         self.shape.method == Method::Pfl && self.follow_on(limit, None) || self.discover(limit)
     }
 
-    /// As [`FreeLists::discover`], if the tail was asked since that was last done: for what may be free where nobody
-    /// has looked yet. Who only frees has no use for it.
+    /// As [`FreeLists::discover`], if the tail was asked since that was last done: for what may be free where no thread
+    /// has looked yet. A caller that only frees has no use for it.
     pub(crate) fn discover_for_tail(&self, limit: usize) -> bool {
         let is_wanted = {
             let mut space = self.space.lock();

@@ -3,7 +3,7 @@
 //! A commit, step by step: wait until no write is under way, note the tail and what was freed up to here, and take what
 //! waits to be written; write that in one batch; sync the device; put what was freed on the free lists; free what was
 //! retired; write the home, if many changes are not in it. Waiting for the writes under way keeps the blocks before the
-//! noted tail without a gap: a block behind one that is still being written must not be promised to anybody, for after
+//! noted tail without a gap: a block behind one that is still being written must not be promised, for after
 //! a crash it could not be found.
 
 use picaflor_common::Turn;

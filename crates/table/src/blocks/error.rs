@@ -83,7 +83,7 @@ impl BlockError {
         move |source| Self::Io { what, source: Arc::new(source) }
     }
 
-    /// As the engine's own error, for those who wait for the same commit.
+    /// As the engine's own error, for callers that wait for the same commit.
     pub(super) fn shared(&self) -> Error {
         match self {
             Self::Io { what, source } => Error::Io { place: what.clone(), source: Arc::clone(source) },

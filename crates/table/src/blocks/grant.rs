@@ -173,7 +173,7 @@ impl FreeLists {
             return Ok(());
         }
         self.write_block(&header, &[]).inspect_err(|error| {
-            // The block behind may have been joined to it, and is now known to nobody.
+            // The block behind may have been joined to it, and is on no list now.
             self.commits.fail(error.shared());
         })
     }

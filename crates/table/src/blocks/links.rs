@@ -3,7 +3,7 @@
 //!
 //! In PL a block joins the list of its size when it gets its first header, and stays. In PFL it joins at its head when
 //! it is freed; an allocation takes the head off, by moving the head in memory only. A block that is taken from the
-//! middle leaves its header on the list, allocated, with the pointer to what comes next: who follows the list steps
+//! middle leaves its header on the list, allocated, with the pointer to what comes next: a walk of the list steps
 //! over it.
 
 use picaflor_format::blocks::Header;

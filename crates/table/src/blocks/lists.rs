@@ -85,7 +85,7 @@ impl Lists {
         Self { order, ..Self::default() }
     }
 
-    /// Which of one size is taken first: the newest, as in the paper; or, for who would rather not ask the tail, the
+    /// Which of one size is taken first: the newest, as in the paper; or, where the tail is asked last, the
     /// one that lies first, so that what lies behind grows together and goes back to the tail.
     fn rank(&self, at: u64, stamp: u64) -> Reverse<u64> {
         Reverse(if self.order == Search::TailThenSplit { stamp } else { u64::MAX - 1 - at })

@@ -139,7 +139,7 @@ impl FreeLists {
         loop {
             let step = walk.next(device.as_ref(), &shape, home.salt);
             if let Some(error) = walk.refused.take() {
-                // What lies there may be somebody's, and allocation would begin before it.
+                // What lies there may be in use, and allocation would begin before it.
                 let from = walk.at * shape.grain;
                 return Err(BlockError::io(format!("reading the headers of blocks from {from} on"))(error));
             }

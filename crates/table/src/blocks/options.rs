@@ -80,7 +80,7 @@ impl Default for BlockOptions {
 }
 
 impl BlockOptions {
-    /// For who would rather split than take more of the device, as stores do: blocks are split before the tail is
+    /// To split rather than take more of the device, as stores do: blocks are split before the tail is
     /// asked, are at most a grain too large, and are joined while more than 1.1 times the space allocated is taken.
     #[must_use]
     pub fn sparing() -> Self {

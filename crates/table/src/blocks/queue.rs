@@ -3,7 +3,7 @@
 //! Invariants:
 //! - a write is known by the place where it, or the page that it is a part of, begins; of what waits for a place only
 //!   the last is written;
-//! - what is on its way is found here until the device has it, so nobody reads what was there before;
+//! - what is on its way is found here until the device has it, so that what was there before is not read;
 //! - one batch at a time is on its way, so no place is written twice at once; after one that failed there is none.
 
 use std::{
@@ -19,7 +19,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use picaflor_device::AlignedBuf;
 
-/// Bytes that wait before somebody writes them without waiting for a commit.
+/// Bytes that wait before they are written without waiting for a commit.
 const MOST: usize = 1 << 20;
 /// Most bytes of one write.
 const LONGEST: usize = 256 << 10;
@@ -29,7 +29,7 @@ pub(super) struct Queue {
     held: Mutex<Held>,
     /// Writes in `held`: most readers find none, and need no lock to see it.
     count: AtomicUsize,
-    /// Held by who writes a batch.
+    /// Held while a batch is written.
     turn: Mutex<()>,
 }
 

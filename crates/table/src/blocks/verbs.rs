@@ -25,7 +25,7 @@ impl FreeLists {
     }
 
     /// Replaces a block's bytes in place, with one device write. Not atomic: after a crash before the next sync, a read
-    /// finds the old bytes, the new, or damage. For blocks that nobody relies on yet.
+    /// finds the old bytes, the new, or damage. For blocks that are not relied on yet.
     ///
     /// # Errors
     /// [`BlockError::Outside`] if they do not fit; [`BlockError::NotAllocated`] if the handle is known to be stale; and

@@ -210,7 +210,7 @@ impl Walk {
     }
 }
 
-/// An intact header of another allocator, or of another place: left there by whoever used the device before.
+/// An intact header of another allocator, or of another place: left there by an earlier use of the device.
 fn foreign(corrupt: Corrupt) -> bool {
     corrupt == Corrupt::Field("code bytes")
 }

@@ -1,8 +1,8 @@
 //! Index pages in memory, no more of them than was asked for.
 //!
-//! Invariants: a page is in the cache once or not at all; who reads it from the device holds its lock while it
-//! does, and who writes it holds the lock until it waits in the queue of writes, so nobody can read it back old; a page
-//! leaves only when nobody holds its lock, and is marked, for somebody may still have it in hand.
+//! Invariants: a page is in the cache once or not at all; a thread that reads it from the device holds its lock while
+//! it does, and one that writes it until it waits in the queue of writes, so that it cannot be read back old; a page
+//! leaves only when its lock is free, and is marked, for a caller may still have it in hand.
 //!
 //! Pages are evicted by the rules of [`S3Fifo`].
 
@@ -140,7 +140,7 @@ impl Cache {
         if taken.is_empty() {
             return;
         }
-        // Nobody else has what is locked here, and here nobody waits for a lock: so nobody waits for ever.
+        // No other thread has what is locked here, and none waits for a lock here: so none waits for ever.
         let filled = load(&numbers, &mut pages);
         for ((frame, page), filled) in taken.into_iter().zip(&mut pages).zip(filled) {
             self.shard(index.number, frame.number).lock().take_in(frame, page, filled);
@@ -173,8 +173,8 @@ impl Cache {
 }
 
 impl Shard {
-    /// Who asks for this page waits for its lock, which its loader holds. It is not queued yet: it cannot leave, and a
-    /// page that is asked for again and again and never read leaves nothing behind.
+    /// A caller that asks for this page waits for its lock, which its loader holds. It is not queued yet: it cannot
+    /// leave, and a page that is asked for again and again and never read leaves nothing behind.
     fn announce(&mut self, frame: &Arc<Frame>) {
         self.frames.insert((frame.index.number, frame.number), Arc::clone(frame));
     }
@@ -193,7 +193,7 @@ impl Shard {
         }
     }
 
-    /// Lets pages go until there is room for one more. Those that somebody holds stay, even if it is too many.
+    /// Lets pages go until there is room for one more. Those that are held stay, even if it is too many.
     fn make_room(&mut self, room: usize, write: impl Fn(&Frame, &mut Page) -> Result<()>) -> Result<()> {
         let mut patience = self.frames.len() * (usize::from(MOST_USES) + 2);
         while self.frames.len() >= room && patience > 0 {

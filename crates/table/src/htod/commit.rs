@@ -1,8 +1,8 @@
 //! What makes puts and removes durable, and what may go once they are.
 //!
 //! Steps of a commit: the entries that were put, the pages that the device does not have and the headers of what was
-//! removed, and of what the last commits replaced, are written in one batch, the device is synced, whoever waited is
-//! told, and what was replaced before the commit began is freed: with the next batch. Entry and page may reach the
+//! removed, and of what the last commits replaced, are written in one batch, the device is synced, those that waited
+//! are told, and what was replaced before the commit began is freed: with the next batch. Entry and page may reach the
 //! device in any order. Then each table that has new pages says so in its header, also with the next batch.
 //!
 //! Invariants: what was replaced is freed only when the page that no longer needs it is durable; when a remove is
@@ -60,8 +60,8 @@ impl Inner {
     }
 
     /// Frees the version that a remove took off a page, whose lock the caller holds, and says which commit covers that:
-    /// with the batch of the page. While a crash is not mended, older versions may be allocated that nobody waits for:
-    /// then once the page is durable.
+    /// with the batch of the page. While a crash is not mended, older versions may be allocated that no commit waits
+    /// for: then once the page is durable.
     pub(super) fn release_removed(
         &self,
         lists: &FreeLists,
@@ -107,7 +107,7 @@ impl Inner {
             let Turn::Lead(led) = self.commits.wait(number)? else { return Ok(()) };
             let began = Instant::now();
             let grown = self.grown();
-            // First what somebody else may be about to free: who waits for it to be durable counts on this commit.
+            // First what another thread may be about to free: it counts on this commit to make that durable.
             let before = self.release(lists, self.commits.completed());
             let result = before.and_then(|freed| {
                 self.write_all(lists)?;
@@ -187,7 +187,7 @@ impl Inner {
         outcome
     }
 
-    /// Empties the slot of a version that was replaced for good, if its page is in memory; else nobody believes it.
+    /// Empties the slot of a version that was replaced for good, if its page is in memory; else it is not believed.
     fn forget(&self, index: &Index, hash: u64, slot: &Slot) {
         let number = shape::page_of(hash, index.pages.load(Acquire));
         let Some(frame) = self.cache.peek(index.number, number) else { return };

@@ -1,5 +1,5 @@
-//! Many gets, puts or removes at once: for who knows beforehand what it will ask for, and would wait for one read after
-//! the other, or for one commit after the other.
+//! Many gets, puts or removes at once: for a caller that knows beforehand what it will ask for, and would wait for one
+//! read after the other, or for one commit after the other.
 //!
 //! Steps: the keys' index pages that are not in memory are read in one batch, then all entries in another. A put writes
 //! the entries first, where [`Batch`] says, then gives each its slot, and one commit at the end makes all durable. What

@@ -5,7 +5,7 @@
 //! decides what is in doubt, and written if it changed; then every block is looked at, and freed if its key's page
 //! does not name it.
 //!
-//! Invariant: only blocks of former epochs are freed, and only under the lock of their key's page while nobody else
+//! Invariant: only blocks of former epochs are freed, and only under the lock of their key's page while no other thread
 //! frees: so none that a call of this run is about to name or to free itself.
 
 use std::{
@@ -116,7 +116,7 @@ impl HashTables {
                 }
             }
         }
-        // With nobody at work, and with all durably free that was removed: from now on removes count on that.
+        // With no call running, and with all durably free that was removed: from now on removes count on that.
         let gate = inner.gate.write();
         let lists = gate.as_ref().ok_or(Error::Closed)?;
         if let Some(failure) = inner.commits.failure() {

@@ -24,10 +24,10 @@ pub(super) struct Page {
     pub(super) bytes: Box<[u8]>,
     /// A bit for each sector that the device does not have.
     dirty: u8,
-    /// A bit for each sector that was changed and need not be written, for whoever reads it comes to the same; if it
+    /// A bit for each sector that was changed and need not be written, for a reader of it comes to the same; if it
     /// is written all the same, it wants sealing.
     unsealed: u8,
-    /// No longer in the cache: whoever held on to it looks again.
+    /// No longer in the cache: a caller that held on to it looks again.
     pub(super) gone: bool,
 }
 
@@ -42,7 +42,7 @@ impl Page {
         Self { dirty: 0, ..Self::empty() }
     }
 
-    /// Out of the cache, and out of memory: somebody may hold the frame for long.
+    /// Out of the cache, and out of memory: the frame may be held for long.
     pub(super) fn leave(&mut self) {
         self.gone = true;
         self.bytes = Box::default();
@@ -90,13 +90,13 @@ impl Page {
         self.dirty |= 1 << sector;
     }
 
-    /// A sector without slots instead of one that nobody can read; it wants writing.
+    /// A sector without slots instead of one that cannot be read; it wants writing.
     pub(super) fn clear(&mut self, sector: usize) {
         self.bytes[sector * SECTOR..][..SECTOR].fill(0);
         self.dirty |= 1 << sector;
     }
 
-    /// Empties a slot that nobody would believe if it were read from the device.
+    /// Empties a slot that would not be believed if it were read from the device.
     pub(super) fn forget(&mut self, standing: Standing) {
         htod::set_slot(&mut self.bytes, standing.sector, standing.index, None);
         self.unsealed |= 1 << standing.sector;
@@ -133,7 +133,7 @@ impl Page {
         }
         let ends = (self.dirty.trailing_zeros() as usize, SECTORS - self.dirty.leading_zeros() as usize);
         self.dirty = 0;
-        // The others are not written: what was decided of them has still to be, before nobody doubts them any more.
+        // The others are not written: what was decided of them has still to be, before they are not in doubt any more.
         (ends.0..ends.1).for_each(|sector| self.unsealed &= !(1 << sector));
         Some(ends)
     }

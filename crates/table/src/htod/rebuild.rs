@@ -5,9 +5,9 @@
 //! that no whole sector of its page names gets a slot, of its newest version.
 //!
 //! Why that is right where it is done: a remove is durable with the headers that free all versions of its key, so
-//! what is allocated was not removed; what was replaced is older; and while its page is not whole nobody can change a
-//! key of it. What a crash left besides (entries that no page named) was put when the crash came, and nobody was told
-//! what became of it, as long as nobody had the page in memory since. Where somebody may have had, keys may have been
+//! what is allocated was not removed; what was replaced is older; and while its page is not whole no caller can change
+//! a key of it. What a crash left besides (entries that no page named) was put when the crash came, and no caller was
+//! told what became of it, as long as the page was not in memory since. Where it may have been, keys may have been
 //! removed of which an entry is left: such a page is left alone and reported. `docs/FORMAT.md` has the argument.
 
 use std::{
@@ -68,7 +68,7 @@ impl HashTables {
     }
 
     /// What `act` says; if a damaged page was in its way that could be made anew, what it says then. For what nothing
-    /// can be done without, where nobody else makes pages anew yet.
+    /// can be done without, where no other thread makes pages anew yet.
     ///
     /// # Errors
     /// Those of `act`, and as [`HashTables::rebuild`].
@@ -139,7 +139,7 @@ impl Inner {
             for read in lists.read_many(&places) {
                 let Some((block, bytes)) = readable(read)? else { continue };
                 let Ok(entry) = Entry::decode(&bytes) else { continue };
-                // What this run puts, while a crash is not mended, is not of a page that nobody could read.
+                // What this run puts, while a crash is not mended, is not of a page that cannot be read.
                 let is_of_this_run = entry.generation >> EPOCH_SHIFT >= u64::from(self.epoch);
                 let Some(index) = tables.get(&entry.table) else { continue };
                 if self.is_in_doubt() && is_of_this_run {
@@ -238,7 +238,7 @@ fn next_places(blocks: &mut Blocks<'_>) -> Result<Vec<Address>> {
     Ok(places)
 }
 
-/// What was read, if it could be and is somebody's.
+/// What was read, if it could be and is in use.
 fn readable(read: BlockResult<(Block, Vec<u8>)>) -> Result<Option<(Block, Vec<u8>)>> {
     match read {
         Ok(read) => Ok(Some(read)),

@@ -65,8 +65,8 @@ impl Inner {
         lists.read_area(&extent, offset, &mut page.bytes).map_err(failed("read an index page"))
     }
 
-    /// Brings pages of a table into memory, with all reads on their way at once. What cannot be brought is left to who
-    /// asks for that page.
+    /// Brings pages of a table into memory, with all reads on their way at once. What cannot be brought is left to the
+    /// caller that asks for that page.
     pub(super) fn read_ahead(&self, lists: &FreeLists, index: &Arc<Index>, numbers: &[u64]) {
         self.cache.read_ahead(
             index,

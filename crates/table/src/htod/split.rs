@@ -28,9 +28,9 @@ const LOAD: u64 = 90;
 const AT_ONCE: usize = 2;
 
 impl Inner {
-    /// After a put of a new key: divides a page if there are many keys and nobody does so already. The put is done
-    /// whatever becomes of this: keys crowd together until the device has room, reads again, or the page is mended; and
-    /// where nothing more is written the next call says so.
+    /// After a put of a new key: divides a page if there are many keys and no other thread does so already. The put is
+    /// done whatever becomes of this: keys crowd together until the device has room, reads again, or the page is
+    /// mended; and where nothing more is written the next call says so.
     pub(super) fn grow(&self, entered: &Entered<'_>, index: &Arc<Index>) {
         for _ in 0..AT_ONCE {
             if index.key_count() <= index.pages.load(Relaxed) * LOAD {

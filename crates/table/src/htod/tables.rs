@@ -36,12 +36,12 @@ const AT_FIRST: u64 = 4;
 pub(super) struct Tables {
     pub(super) list: Arc<Index>,
     pub(super) open: HashMap<String, Arc<Index>>,
-    /// This opening writes, and who opens one more table notes in its header what was found of it.
+    /// This opening writes, and opening one more table notes in its header what was found of it.
     pub(super) begun: bool,
 }
 
 impl Tables {
-    /// A table was opened; false if this opening writes already, and then nobody knows the table yet.
+    /// A table was opened; false if this opening writes already, and then the table is not known yet.
     pub(super) fn opened(&mut self, name: &str, index: &Arc<Index>) -> bool {
         if !self.begun {
             self.open.insert(name.to_owned(), Arc::clone(index));
@@ -59,11 +59,11 @@ pub(super) struct Index {
     pub(super) keys: AtomicI64,
     home: Mutex<Home>,
     extents: RwLock<Vec<Block>>,
-    /// Held by who makes a page.
+    /// Held while a page is made.
     pub(super) splitting: Mutex<()>,
     /// Pages that still hold what was moved out of them, and the commit that makes the copies durable.
     pub(super) moved: Mutex<HashMap<u64, u64>>,
-    /// Pages that somebody had in memory since the last crash, while what it left is not mended: a bit each.
+    /// Pages that were in memory since the last crash, while what it left is not mended: a bit each.
     known: Mutex<Vec<u64>>,
 }
 
@@ -201,7 +201,7 @@ impl Home {
 }
 
 impl Index {
-    /// Makes a table. It is durable with the next sync, and belongs to nobody before its header's place is noted.
+    /// Makes a table. It is durable with the next sync, and is not found before its header's place is noted.
     pub(super) fn create(lists: &FreeLists, number: u32, epoch: u32) -> Result<Arc<Self>> {
         let area = lists.allocate_area(2 * BLOCK as u64).map_err(failed("allocate a table's header"))?;
         let extent = lists.allocate_area(BLOCK as u64).map_err(failed("allocate a table's first page"))?;

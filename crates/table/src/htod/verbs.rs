@@ -56,7 +56,7 @@ pub(super) struct Current {
     pub(super) lost: Vec<Standing>,
 }
 
-/// What somebody found who looked for a key. It may have changed since.
+/// What a lookup of a key found. It may have changed since.
 pub(super) struct Looked {
     pub(super) frame: Arc<Frame>,
     pub(super) seen: Candidates,
@@ -168,7 +168,7 @@ pub(super) fn check_key(key: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Frees blocks of entries that have no slot: nobody points to them, and if this fails too, mending finds them.
+/// Frees blocks of entries that have no slot: nothing points to them, and if this fails too, mending finds them.
 pub(super) fn give_back<'a>(lists: &FreeLists, blocks: impl IntoIterator<Item = &'a Block>) {
     blocks.into_iter().for_each(|block| drop(lists.free(block)));
 }

@@ -248,6 +248,6 @@ fn breaks(all: &[Break], notice: impl Fn(Break) -> std::io::Result<Option<Fault>
             }
         }
     }
-    // Not 1: whoever expects the canary to fail must see that it did not, in full.
+    // Not 1: a caller that expects the canary to fail must see that it did not, in full.
     Ok(if missed == 0 { ExitCode::from(1) } else { ExitCode::from(3) })
 }

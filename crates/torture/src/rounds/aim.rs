@@ -35,7 +35,7 @@ pub(super) struct Life {
     pub(super) work: Duration,
     /// Whether what the one before left is looked at read-only first.
     pub(super) audit: bool,
-    /// Whether every key is looked at before anybody works, or meanwhile.
+    /// Whether every key is looked at before work begins, or meanwhile.
     pub(super) apart: bool,
 }
 

@@ -119,7 +119,7 @@ async fn look(looker: &mut Worker, setup: &Setup) -> io::Result<()> {
     Ok(())
 }
 
-/// Says where the child is until it is told to stop. Asks the store nothing before somebody works: a question may wait
+/// Says where the child is until it is told to stop. Asks the store nothing before work begins: a question may wait
 /// for the end of the opening, and gets are answered before.
 fn beat(file: &File, store: &Store, working: &AtomicBool, stop: &AtomicBool) -> io::Result<()> {
     while !stop.load(Relaxed) {

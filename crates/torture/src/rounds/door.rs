@@ -77,7 +77,7 @@ impl Door {
     }
 }
 
-/// What a future through [`Door::Thread`] comes to, which never waits for anybody to wake it.
+/// What a future through [`Door::Thread`] comes to, which never waits to be woken.
 pub(super) fn at_once<R>(future: impl Future<Output = R>) -> R {
     let mut future = pin!(future);
     loop {

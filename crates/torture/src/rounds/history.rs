@@ -18,7 +18,7 @@ use std::time::Duration;
 pub(super) struct History {
     /// What may be there after the last kill; version 0 is nothing.
     possible: Vec<(u32, Excuse)>,
-    /// Whether somebody has looked since.
+    /// Whether it was looked at since.
     seen: bool,
     /// The last of what was done: life and record.
     trail: Vec<(u32, Record)>,

@@ -14,7 +14,7 @@ use crate::dice::Dice;
 
 /// Rows that keep a file for each object.
 const FILES: [&str; 3] = ["simple", "squid", "multiple-dirs"];
-/// Rows of which every put and delete is durable when it returns, and from which nobody ever leaves.
+/// Rows of which every put and delete is durable when it returns, and from which no object ever leaves.
 const TABLES: [&str; 4] = ["pmflf-ts", "pmflf-pl", "pmflf-pfl", "oba"];
 /// The row whose slots say by themselves whose they are.
 const SCANNED: &str = "buddy-scan";

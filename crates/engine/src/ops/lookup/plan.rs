@@ -1,6 +1,6 @@
 //! The device read that a get needs: of the object, or of what lies around it, here and now or as a batch of one.
 //!
-//! Invariants: a read is counted once, when it starts; whoever joins its flight is told when it lands.
+//! Invariants: a read is counted once, when it starts; a get that joins its flight is told when it lands.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! A get as a future. Needs no runtime: whoever completes the device read wakes it.
+//! A get as a future. Needs no runtime: the thread that completes the device read wakes it.
 //!
 //! What knows no requests, or holds the key's lock over a read, is left to the blocking pool, which makes the very
 //! call that a thread makes.

@@ -41,7 +41,7 @@ impl Uses {
         }
     }
 
-    /// Somebody is about to read or write this cluster.
+    /// This cluster is about to be read or written.
     pub(crate) fn note_access(&self, id: u32) {
         self.accessed.store(id, Relaxed);
     }
