@@ -35,6 +35,11 @@ impl Budget {
         }
     }
 
+    /// Bytes that may be reinserted now.
+    pub(crate) fn left(&self) -> i64 {
+        self.0.load(Relaxed)
+    }
+
     fn spend(&self, bytes: u64) -> bool {
         let bytes = bytes as i64;
         self.0.fetch_update(Relaxed, Relaxed, |left| (left >= bytes).then_some(left - bytes)).is_ok()

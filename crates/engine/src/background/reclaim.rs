@@ -23,6 +23,7 @@ use picaflor_format::{
 
 use crate::{
     Departure, Error, Mode, Result,
+    background::contents::{Ahead, Bytes, Contents},
     background::eviction::Occupant,
     background::survivors::{Moved, Survivors},
     base::blocked::{PATIENCE, Purpose},
@@ -154,15 +155,17 @@ impl Reclaimer {
     }
 
     pub(crate) fn reclaim_one(&self) -> Result<Reclaimed> {
-        self.reclaim_this(self.parts.shared.eviction().victim())
+        self.reclaim_this(self.parts.shared.eviction().victim(), &mut Ahead::new())
     }
 
-    pub(crate) fn reclaim_this(&self, which: Victim) -> Result<Reclaimed> {
+    /// Empties the cluster that is next by this rule; what is `ahead` was read of it, if it is there.
+    pub(crate) fn reclaim_this(&self, which: Victim, ahead: &mut Ahead) -> Result<Reclaimed> {
         let eviction = self.parts.shared.eviction();
         let began = self.parts.shared.clock.now_nanos();
         let (victim, survivors) = loop {
             let Some(victim) = self.next_victim(which) else { return Ok(Reclaimed::Nothing) };
-            let emptied = self.empty(victim, eviction, matches!(which, Victim::Aged(_))).inspect_err(|_| {
+            let read = ahead.remove(&victim);
+            let emptied = self.empty(victim, eviction, matches!(which, Victim::Aged(_)), read).inspect_err(|_| {
                 self.parts.space.set(victim, State::Sealed);
             })?;
             let error = match emptied {
@@ -202,7 +205,7 @@ impl Reclaimer {
     }
 
     /// Moves or evicts what is live in the victim, all of it if that is too old.
-    fn empty(&self, victim: u32, eviction: Eviction, aged: bool) -> Result<Emptied> {
+    fn empty(&self, victim: u32, eviction: Eviction, aged: bool, read: Option<Contents>) -> Result<Emptied> {
         let keeps_all = eviction.keeps_all();
         // There every entry is accounted for.
         if keeps_all && self.parts.space.live.grains(victim) == 0 {
@@ -216,16 +219,12 @@ impl Reclaimer {
             return Ok(Emptied::Moved(0));
         }
         // Where whole clusters are what is read, one read has both: what is in it, and its bytes.
-        let whole = self
-            .parts
-            .residents
-            .reader
-            .is_by_cluster()
-            .then(|| self.parts.medium.contents_and_bytes(victim).ok())
-            .flatten();
-        let (rows, bytes) = match whole {
-            Some((rows, bytes)) => (Ok(rows), Some(bytes)),
-            None => (self.parts.medium.contents(victim), None),
+        let is_by_cluster = self.parts.residents.reader.is_by_cluster();
+        let whole = || is_by_cluster.then(|| self.parts.medium.contents_and_bytes(victim).ok()).flatten();
+        let read = read.or_else(|| whole().map(|(rows, bytes)| Contents { rows, bytes: Bytes::All(bytes) }));
+        let (rows, bytes) = match read {
+            Some(Contents { rows, bytes }) => (Ok(rows), bytes),
+            None => (self.parts.medium.contents(victim), Bytes::None),
         };
         let rows = match rows {
             Err(error) if keeps_all => return Ok(Emptied::Unread(error)),
@@ -239,28 +238,34 @@ impl Reclaimer {
                 return Ok(Emptied::Dense);
             }
         }
-        // Headers matter if anything may stay, or if a listener is told the keys of what goes.
         let no_leases = self.parts.shared.leases.none();
-        let needed = keeps_all
-            || no_leases.is_none()
-            || self.parts.shared.options.eviction_listener.is_some()
-            || eviction.may_reinsert()
-                && (self.parts.shared.groups.any_loved() || live.iter().any(|(row, entry)| self.is_used(row, *entry)));
-        // Else none comes until all is gone.
-        let _no_leases = no_leases.filter(|_| !needed && bytes.is_none());
-        let bytes = match bytes {
-            None if needed => match self.parts.medium.read_at(victim, 0, self.parts.medium.cluster_len()) {
+        let bytes = match (bytes, self.needs_headers(eviction, no_leases.is_some())) {
+            (Bytes::All(bytes), _) => Bytes::All(bytes),
+            (_, true) => match self.parts.medium.read_at(victim, 0, self.parts.medium.cluster_len()) {
                 Err(error) if keeps_all => return Ok(Emptied::Unread(error)),
-                bytes => bytes.ok(),
+                bytes => bytes.map_or(Bytes::None, Bytes::All),
             },
-            bytes => bytes,
+            (Bytes::Some(pieces), false) => Bytes::Some(pieces),
+            (Bytes::None, false) => {
+                let one = [(victim, live)];
+                let read = self.read_survivors(&one, eviction).pop();
+                [(_, live)] = one;
+                read.map_or(Bytes::None, |(_, pieces)| Bytes::Some(pieces))
+            }
         };
-        if let Some(bytes) = bytes.as_ref().filter(|_| keeps_all) {
+        if let (true, Bytes::All(bytes)) = (keeps_all, &bytes) {
             self.parts.catalog.add_unlisted(victim, bytes, &mut live);
         }
+        let (read, unread): (Vec<_>, Vec<_>) =
+            live.into_iter().partition(|(row, _)| keeps_all || bytes.frame(row).is_some());
+        for (row, entry) in &unread {
+            self.evict(row, *entry, None, if aged { Departure::Expired } else { Departure::Evicted });
+        }
+        // Until here there was to be none: no header was looked at.
+        drop(no_leases);
         let mut survivors = 0;
-        for (row, entry) in &live {
-            let frame = bytes.as_ref().and_then(|bytes| bytes.get(row.offset as usize..)).unwrap_or_default();
+        for (row, entry) in &read {
+            let frame = bytes.frame(row).unwrap_or_default();
             // What cannot be read stays, and the cluster with it.
             let again = keeps_all.then(|| self.parts.frames.look_again(victim, row, *entry, frame)).transpose();
             let Ok(again) = again else { continue };
@@ -271,15 +276,13 @@ impl Reclaimer {
                     let survives = self.reinsert_or_evict((&header, frame), (row, *entry), eviction, aged)?;
                     survivors += usize::from(survives);
                 }
-                _ if bytes.is_some() => self.evict(row, *entry, None, Departure::Damaged),
-                _ if aged => self.evict(row, *entry, None, Departure::Expired),
-                _ => self.evict(row, *entry, None, Departure::Evicted),
+                _ => self.evict(row, *entry, None, Departure::Damaged),
             }
         }
         Ok(Emptied::Moved(survivors))
     }
 
-    fn is_used(&self, row: &Row, entry: IndexEntry) -> bool {
+    pub(crate) fn is_used(&self, row: &Row, entry: IndexEntry) -> bool {
         entry.uses() > 0 || self.parts.shared.memory.is_hot(row.hash)
     }
 

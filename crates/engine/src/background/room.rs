@@ -12,6 +12,7 @@ use std::{
 
 use crate::{
     Daemons, Error, Mode, Result,
+    background::contents::Ahead,
     background::reclaim::{Reclaimed, Reclaimer},
     base::places::RoomEnv,
     base::policy::Eviction,
@@ -62,7 +63,7 @@ impl Room {
         }
         let emptied = {
             let _turn = self.reclaimer.state.turn.lock();
-            self.reclaimer.reclaim_one()? == Reclaimed::One
+            self.reclaimer.reclaim_some(target.saturating_sub(clean + leaving))?
         };
         if emptied { Ok(true) } else { self.make_space() }
     }
@@ -75,7 +76,7 @@ impl Room {
             return Ok(false);
         };
         let Some(_turn) = self.reclaimer.state.turn.try_lock() else { return Ok(false) };
-        let emptied = self.reclaimer.reclaim_this(Victim::Aged(first))? == Reclaimed::One;
+        let emptied = self.reclaimer.reclaim_this(Victim::Aged(first), &mut Ahead::new())? == Reclaimed::One;
         if !emptied {
             self.reclaimer.state.looked.store(now, Relaxed);
         }
@@ -85,7 +86,7 @@ impl Room {
     /// Compacts a cluster that is half empty, if there is one, and commits for it. A put that waits for room does more.
     pub(crate) fn compact_ahead(&self) -> Result<bool> {
         let Some(_turn) = self.reclaimer.state.turn.try_lock() else { return Ok(false) };
-        match self.reclaimer.reclaim_this(Victim::HalfEmpty) {
+        match self.reclaimer.reclaim_this(Victim::HalfEmpty, &mut Ahead::new()) {
             Ok(Reclaimed::One) => Ok(true),
             // What is to stay finds no room: puts will say so.
             Ok(Reclaimed::Nothing) | Err(Error::Full { .. }) => {

@@ -74,6 +74,16 @@ impl Medium {
         Ok(buf)
     }
 
+    /// As [`Medium::read_at`] of several, which are on their way together; none of one that cannot be read.
+    pub(crate) fn read_all_at(&self, wanted: impl Iterator<Item = (u32, usize, usize)>) -> Vec<Option<AlignedBuf>> {
+        let read = |(cluster, offset, len)| {
+            self.count_read(len);
+            (self.map.cluster_start(cluster) + offset as u64, self.pool.take(len))
+        };
+        let read = picaflor_device::read_all(&*self.device, wanted.map(read).collect());
+        read.into_iter().map(Result::ok).collect()
+    }
+
     /// All of a cluster, if it can be read.
     pub(crate) fn read_cluster(&self, cluster: u32) -> Option<AlignedBuf> {
         self.read_at(cluster, 0, self.cluster_len()).ok()

@@ -55,7 +55,23 @@ impl Medium {
         }
     }
 
-    /// The same, with all bytes of the cluster, by one read.
+    /// What each of these clusters holds by its table, by reads that are on their way together; without those that
+    /// cannot be read, or have no table.
+    pub(crate) fn tables(&self, clusters: &[u32]) -> Vec<(u32, Vec<Row>)> {
+        let end = self.cluster_len() - BLOCK;
+        let both = clusters.iter().flat_map(|cluster| [(*cluster, end, BLOCK), (*cluster, 0, BLOCK)]);
+        let mut read = self.read_all_at(both).into_iter();
+        let rows = |cluster: &u32| {
+            let (tail, front) = (read.next()?, read.next()?);
+            match self.use_in(*cluster, None, &tail?, front.as_deref()) {
+                Ok(Use::Sealed(_, rows)) => Some((*cluster, rows)),
+                _ => None,
+            }
+        };
+        clusters.iter().filter_map(rows).collect()
+    }
+
+    /// As [`Medium::contents`], with all bytes of the cluster, by one read.
     ///
     /// # Errors
     /// As [`Medium::contents`].
@@ -94,11 +110,11 @@ impl Medium {
     /// The same, with what was read from the cluster's end.
     fn last_use_and_end(&self, cluster: u32, seq: Option<u64>, guess: usize) -> Result<(Use, AlignedBuf)> {
         let tail = self.read_at(cluster, self.cluster_len() - guess, guess)?;
-        Ok((self.use_in(cluster, seq, &tail)?, tail))
+        Ok((self.use_in(cluster, seq, &tail, None)?, tail))
     }
 
-    /// The last use of a cluster, of whose end these bytes are.
-    fn use_in(&self, cluster: u32, seq: Option<u64>, tail: &[u8]) -> Result<Use> {
+    /// The last use of a cluster, of whose end these bytes are, and its front, if that was read too.
+    fn use_in(&self, cluster: u32, seq: Option<u64>, tail: &[u8], front: Option<&[u8]>) -> Result<Use> {
         let size = self.cluster_len();
         let last = decode_trailer(tail).ok().filter(|(_, count)| table_len(*count) <= size);
         let mine = last.as_ref().filter(|(last, _)| last.store == self.store_id && last.id == cluster);
@@ -106,8 +122,9 @@ impl Medium {
         let (newest, objects) = match told {
             Some(told) if Some(told) == seq => (told, true),
             _ => {
-                let front = (tail.len() < size).then(|| self.read_at(cluster, 0, BLOCK)).transpose()?;
-                match cluster::Header::decode(front.as_deref().unwrap_or(tail)) {
+                let read = front.is_none() && tail.len() < size;
+                let read = read.then(|| self.read_at(cluster, 0, BLOCK)).transpose()?;
+                match cluster::Header::decode(front.or(read.as_deref()).unwrap_or(tail)) {
                     Ok(header)
                         if header.store == self.store_id
                             && header.id == cluster

@@ -30,6 +30,13 @@ impl Space {
         Some(found)
     }
 
+    /// The clusters that are victims next, oldest first, if nothing changes; so many at the most.
+    pub(crate) fn next_victims(&self, most: usize) -> Vec<u32> {
+        let clusters = self.clusters.lock();
+        let (start, count) = (clusters.hand, self.count());
+        (start..count).chain(0..start).filter(|id| clusters.is_old(&self.live, *id)).take(most).collect()
+    }
+
     /// A victim could not be emptied: it is as it was, and others come before it.
     pub(crate) fn set_aside(&self, id: u32, second: u32) {
         let mut clusters = self.clusters.lock();

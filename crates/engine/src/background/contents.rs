@@ -1,0 +1,184 @@
+//! What reclaim reads of its victims: a table says what lies in one, the index what is live of that, and then only
+//! those frames are read that may be put again; all bytes where every header matters.
+//!
+//! Victims that are known beforehand are read together, a few at a time: one after the other each would wait for the
+//! device, and puts for each, where a device answers eight reads hardly later than one.
+//!
+//! Invariant: what was read ahead is used, and given up, within one turn of the reclaimer: as long as that is held no
+//! other empties an old cluster, so none is used anew. What could not be read is looked for again when its turn comes.
+
+use std::collections::HashMap;
+
+use picaflor_device::AlignedBuf;
+use picaflor_format::cluster::Row;
+
+use crate::{
+    Result,
+    background::reclaim::{Reclaimed, Reclaimer},
+    base::policy::Eviction,
+    index::IndexEntry,
+    space::Victim,
+};
+
+/// Most victims that are read together: more would wait in the device rather than in the queue.
+const MOST: u64 = 8;
+/// What is read of them may take so much of the memory.
+const PART: u64 = 32;
+/// Frames that lie no farther apart are one read: a device moves about as many bytes in the time of one more request.
+const GAP: usize = 16 << 10;
+
+/// What was read of one cluster.
+pub(crate) struct Contents {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) bytes: Bytes,
+}
+
+/// Bytes of a cluster.
+#[derive(Default)]
+pub(crate) enum Bytes {
+    #[default]
+    None,
+    All(AlignedBuf),
+    /// Of frames that may be put again: where each piece begins.
+    Some(Vec<(usize, AlignedBuf)>),
+}
+
+impl Bytes {
+    /// The frame of a row and what lies behind it, if it was read.
+    pub(crate) fn frame(&self, row: &Row) -> Option<&[u8]> {
+        let (start, len) = (row.offset as usize, row.len as usize);
+        match self {
+            Self::None => None,
+            Self::All(bytes) => bytes.get(start..),
+            Self::Some(pieces) => pieces.iter().find_map(|(at, bytes)| {
+                let start = start.checked_sub(*at)?;
+                bytes.get(start..).filter(|frame| frame.len() >= len)
+            }),
+        }
+    }
+}
+
+/// What was read of the clusters that are emptied next.
+pub(crate) type Ahead = HashMap<u32, Contents>;
+
+impl Reclaimer {
+    /// Empties some clusters, `most` of them at the most. Returns whether it emptied any.
+    ///
+    /// # Errors
+    /// As [`Reclaimer::reclaim_one`].
+    pub(crate) fn reclaim_some(&self, most: u32) -> Result<bool> {
+        let mut ahead = self.read_ahead(most);
+        let mut emptied = false;
+        for _ in 0..ahead.len().max(1) {
+            match self.reclaim_this(self.parts.shared.eviction().victim(), &mut ahead)? {
+                Reclaimed::One => emptied = true,
+                Reclaimed::Nothing => break,
+            }
+        }
+        Ok(emptied)
+    }
+
+    /// Reads of the clusters that are emptied next, where it is known which these are, and a table is what is read.
+    fn read_ahead(&self, most: u32) -> Ahead {
+        let parts = &self.parts;
+        let eviction = parts.shared.eviction();
+        let is_known = eviction.victim() == Victim::Oldest && !eviction.keeps_all();
+        let room = parts.shared.options.memory / PART / parts.medium.cluster_len() as u64;
+        let most = u64::from(most).min(room).min(MOST) as usize;
+        if !is_known || most < 2 || parts.residents.listed.is_some() || parts.residents.reader.is_by_cluster() {
+            return Ahead::new();
+        }
+        let tables = parts.medium.tables(&parts.space.next_victims(most));
+        let no_leases = parts.shared.leases.none().is_some();
+        let live: Vec<_> = match self.needs_headers(eviction, no_leases) {
+            true => Vec::new(),
+            false => {
+                let live =
+                    |(victim, rows): &(u32, Vec<Row>)| (*victim, parts.catalog.entries_of(*victim, rows.clone()));
+                tables.iter().map(live).collect()
+            }
+        };
+        let mut ahead: Ahead =
+            tables.into_iter().map(|(victim, rows)| (victim, Contents { rows, bytes: Bytes::None })).collect();
+        for (victim, pieces) in self.read_survivors(&live, eviction) {
+            ahead.entry(victim).and_modify(|contents| contents.bytes = Bytes::Some(pieces));
+        }
+        ahead
+    }
+
+    /// Whether every header of a victim is looked at: if all may stay, or if a listener is told the keys of what goes.
+    pub(crate) fn needs_headers(&self, eviction: Eviction, no_leases: bool) -> bool {
+        eviction.keeps_all()
+            || !no_leases
+            || self.parts.shared.options.eviction_listener.is_some()
+            || eviction.may_reinsert() && self.parts.shared.groups.any_loved()
+    }
+
+    /// Reads the frames of these victims that may be put again: what was used, as far as the budget goes.
+    pub(crate) fn read_survivors(
+        &self,
+        live: &[(u32, Vec<(Row, IndexEntry)>)],
+        eviction: Eviction,
+    ) -> Vec<(u32, Vec<(usize, AlignedBuf)>)> {
+        if !eviction.may_reinsert() {
+            return Vec::new();
+        }
+        let mut left = self.parts.shared.budget.left();
+        let mut wanted = Vec::new();
+        for (victim, live) in live {
+            let is_wanted = |(row, entry): &&(Row, IndexEntry)| {
+                let used = self.is_used(row, *entry) && left > 0;
+                left -= if used { i64::from(row.len) } else { 0 };
+                used
+            };
+            let rows = live.iter().filter(is_wanted).map(|(row, _)| row);
+            wanted.extend(
+                pieces(rows, self.parts.medium.cluster_len(), self.parts.medium.device.read_unit())
+                    .into_iter()
+                    .map(|(at, len)| (*victim, at, len)),
+            );
+        }
+        let read = self.parts.medium.read_all_at(wanted.iter().copied());
+        let mut found: Vec<(u32, Vec<_>)> = live.iter().map(|(victim, _)| (*victim, Vec::new())).collect();
+        for ((victim, at, _), bytes) in wanted.into_iter().zip(read) {
+            let of = found.iter_mut().find(|(other, _)| *other == victim);
+            of.zip(bytes).into_iter().for_each(|((_, pieces), bytes)| pieces.push((at, bytes)));
+        }
+        found
+    }
+}
+
+/// Where to read, and how much, for these frames of a cluster.
+fn pieces<'a>(rows: impl Iterator<Item = &'a Row>, cluster: usize, unit: usize) -> Vec<(usize, usize)> {
+    let mut ranges: Vec<_> = rows.map(|row| (row.offset as usize, (row.offset + row.len) as usize)).collect();
+    ranges.sort_unstable();
+    let mut pieces: Vec<(usize, usize)> = Vec::new();
+    for (start, end) in ranges {
+        let (start, end) = (start / unit * unit, end.next_multiple_of(unit).min(cluster));
+        match pieces.last_mut() {
+            Some((at, len)) if start <= *at + *len + GAP => *len = (end - *at).max(*len),
+            _ => pieces.push((start, end - start)),
+        }
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use picaflor_format::frame::Kind;
+
+    use super::*;
+
+    #[test]
+    fn frames_that_lie_close_are_one_read() {
+        let row = |offset, len| Row { hash: 0, generation: 0, offset, len, kind: Kind::Whole };
+        let rows = [row(100_000, 3000), row(64, 1000), row(8192, 512), row(262_000, 144)];
+        let wanted = [(0, 9216), (99_840, 3584), (261_632, 512)];
+        assert_eq!(pieces(rows.iter(), 262_144, 512), wanted);
+        assert!(pieces(rows[..0].iter(), 262_144, 512).is_empty());
+        let bytes = wanted.iter().map(|(at, len)| (*at, AlignedBuf::zeroed(*len))).collect();
+        let bytes = Bytes::Some(bytes);
+        assert!(rows.iter().all(|row| bytes.frame(row).is_some_and(|frame| frame.len() >= row.len as usize)));
+        assert!(bytes.frame(&row(9216, 64)).is_none() && bytes.frame(&row(103_000, 1000)).is_none());
+    }
+}
