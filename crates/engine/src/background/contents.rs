@@ -21,9 +21,9 @@ use crate::{
 };
 
 /// Most victims that are read together: more would wait in the device rather than in the queue.
-const MOST: u64 = 8;
+const MOST: u64 = 16;
 /// What is read of them may take so much of the memory.
-const PART: u64 = 32;
+const PART: u64 = 8;
 /// Frames that lie no farther apart are one read: a device moves about as many bytes in the time of one more request.
 const GAP: usize = 16 << 10;
 
