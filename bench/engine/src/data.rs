@@ -24,6 +24,8 @@ pub(crate) enum Profile {
     Web,
     /// A web site's of 2000: truncated Pareto with an exponent of 1 from 512 bytes to 512 KiB, mean 3.6 KB.
     Site,
+    /// All of so many bytes.
+    Of(u32),
     /// 100 bytes, to see what an object costs beside its bytes.
     Tiny,
 }
@@ -37,10 +39,11 @@ pub(crate) struct Data {
 impl Data {
     pub(crate) fn new(profile: Profile) -> Self {
         let mut random = SmallRng::seed_from_u64(0x9e37_79b9);
-        let mut slab = vec![0; SLAB];
+        let mut slab = vec![0; SLAB.max(if let Profile::Of(len) = profile { 2 * len as usize } else { 0 })];
         random.fill_bytes(&mut slab);
         let sizes = match profile {
             Profile::Tiny => vec![100],
+            Profile::Of(len) => vec![len],
             Profile::Site => site_sizes(&mut random),
             Profile::Web => web_sizes(&mut random),
         };
@@ -54,8 +57,9 @@ impl Data {
 
     /// An object's body.
     pub(crate) fn body(&self, id: u64, version: u32) -> &[u8] {
-        let from = (mix(id, version) >> 20) as usize % (SLAB - LARGEST);
-        &self.slab[from..from + self.len(id, version)]
+        let len = self.len(id, version);
+        let from = (mix(id, version) >> 20) as usize % (self.slab.len() - len.max(LARGEST));
+        &self.slab[from..from + len]
     }
 
     /// Whether these bytes are the object's: the length, and both ends.

@@ -235,6 +235,21 @@ impl<'a> Bench<'a> {
             job.door = None;
             self.measure("cache at steady state, device holds half", &job, round)?;
         }
+        if wants("delete") {
+            clear(folder)?;
+            self.measure("delete", &self.job(engine, folder, Work::Delete), round)?;
+        }
+        // foyer's largest entry is a block of 16 MiB.
+        for (name, len) in [("objects of 1 MB", 1 << 20), ("objects of 50 MB", 50 << 20)] {
+            if wants("large") && !(len > 16 << 20 && engine.starts_with("foyer")) {
+                clear(folder)?;
+                let mut job = self.job(engine, folder, Work::Large);
+                (job.profile, job.objects) = (Profile::Of(len), (self.total / 2 / u64::from(len)).max(4));
+                // A body and its copy have to fit.
+                job.door = self.limits.as_ref().map(|[_, large]| large.door());
+                self.measure(name, &job, round)?;
+            }
+        }
         if wants("full") && engines::evicts(engine) {
             for (name, writers, readers) in
                 [("full device, 1 writer, 8 readers", 1, 8), ("full device, 4 writers", 4, 0)]

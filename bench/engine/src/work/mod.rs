@@ -3,9 +3,11 @@
 
 pub(crate) mod bare;
 mod churn;
+mod delete;
 pub(crate) mod durable;
 mod full;
 mod get;
+mod large;
 mod load;
 pub(crate) mod reopen;
 mod site;
@@ -35,6 +37,10 @@ pub(crate) enum Work {
     Zipf { threads: usize, fill: bool },
     /// Put new objects into a full device, and get the recent ones beside.
     Full { writers: usize, readers: usize },
+    /// Put everything, then delete it.
+    Delete,
+    /// Put large objects, then read them from the device.
+    Large,
     /// Delete one, put one, until `age` times the live bytes were replaced.
     Churn { age: f64 },
     /// Put or delete durably from this many threads.
@@ -91,6 +97,8 @@ pub(crate) fn run(job: &Job) -> Result<()> {
         Work::Get { in_flight, asynchronous } => get::run(&*open()?, &data, job, in_flight, asynchronous)?,
         Work::Zipf { threads, fill } => zipf::run(&*open()?, &data, job, threads, fill)?,
         Work::Full { writers, readers } => full::run(&*open()?, &data, job, writers, readers)?,
+        Work::Delete => delete::run(&*open()?, &data, job)?,
+        Work::Large => large::run(&*open()?, &data, job)?,
         Work::Churn { age } => churn::run(&*open()?, &data, job, age)?,
         Work::Durable { writers, verb } => durable::run(&*open()?, &data, job, writers, verb)?,
         Work::DurableTasks { writers } => durable::run_tasks(&*open()?, &data, job, writers)?,
