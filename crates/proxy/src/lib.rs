@@ -40,6 +40,7 @@ mod fetch;
 mod fill;
 mod filling;
 mod fills;
+mod follow;
 mod front;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -66,8 +67,10 @@ mod purge;
 mod range;
 mod reader;
 mod reason;
+mod redirect;
 mod reference;
 mod reload;
+mod replace;
 mod resident;
 mod respond;
 mod rest;

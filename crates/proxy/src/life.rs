@@ -129,7 +129,8 @@ async fn answer(
                 Some(_) if ask.asked.directives.only_if_cached && matches!(ask.method, Method::GET | Method::HEAD) => {
                     ask.only_if_cached()
                 }
-                Some(why) => ask.pass(body, why).await,
+                Some(why @ (Bypass::Method | Bypass::RequestBody)) => ask.pass(body, why).await,
+                Some(why) => ask.pass_empty(why).await,
                 None => ask.in_slices().await,
             }
         }
@@ -171,11 +172,12 @@ fn bypass(request: &Parts, target: &Target, body: &Incoming) -> Option<Bypass> {
     if target.action.bypass {
         return Some(Bypass::Rule);
     }
-    let has = |name| request.headers.contains_key(name);
     if !target.side.is_for_origin() && validate::has_precondition(&request.headers) {
         return Some(Bypass::Precondition);
     }
-    has(header::UPGRADE).then_some(Bypass::Upgrade)
+    // By h2c a client says no more than that it could speak HTTP/2, too; cargo and others do, of all requests.
+    let mut wanted = request.headers.get_all(header::UPGRADE).iter();
+    wanted.any(|what| !what.as_bytes().eq_ignore_ascii_case(b"h2c")).then_some(Bypass::Upgrade)
 }
 
 impl Ask {

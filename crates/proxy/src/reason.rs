@@ -208,6 +208,10 @@ reasons! {
         TlsCertificate => "tls-certificate",
         /// It does not speak TLS, or nothing of it that both have, or the connection ended in it.
         TlsHandshake => "tls-handshake",
+        /// Its redirects do not end, or are more than `rule.follow_redirects`.
+        RedirectLoop => "redirect-loop",
+        /// It redirects to this proxy, this machine or a private network.
+        RedirectRefused => "redirect-refused",
         /// What came is not HTTP/1.
         Protocol => "protocol",
         /// The connection ended before the answer.

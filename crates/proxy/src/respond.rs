@@ -278,6 +278,13 @@ pub(crate) fn failed(why: NoAnswer) -> Answer {
         }
         OriginFailure::TlsCertificate => (StatusCode::BAD_GATEWAY, "the origin's certificate is not one of a server"),
         OriginFailure::TlsHandshake => (StatusCode::BAD_GATEWAY, "there is no TLS that the origin and the proxy share"),
+        OriginFailure::RedirectLoop => {
+            (StatusCode::BAD_GATEWAY, "the origin's redirects do not end; see rule.follow_redirects")
+        }
+        OriginFailure::RedirectRefused => (
+            StatusCode::BAD_GATEWAY,
+            "the origin redirects to this machine or a private network; see rule.follow_hosts",
+        ),
         OriginFailure::Protocol => (StatusCode::BAD_GATEWAY, "the origin's answer is not HTTP that is understood here"),
         OriginFailure::Closed => (StatusCode::BAD_GATEWAY, "the origin closed the connection without an answer"),
     };

@@ -17,6 +17,7 @@ mod nginx;
 mod origin_tls;
 mod purge;
 mod ranges;
+mod redirects;
 mod reload;
 mod rules;
 mod scrape;
