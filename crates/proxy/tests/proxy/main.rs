@@ -13,6 +13,7 @@ mod http2;
 mod interim;
 mod kit;
 mod limits;
+mod mirrors;
 mod nginx;
 mod origin_tls;
 mod purge;
