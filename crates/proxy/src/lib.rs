@@ -34,6 +34,7 @@ mod conn;
 mod connections;
 mod device;
 mod dial;
+mod esi;
 mod explain;
 mod fast;
 mod fetch;

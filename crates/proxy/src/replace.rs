@@ -13,6 +13,10 @@ use aho_corasick::{AhoCorasick, Input, MatchKind};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
+/// Fields that say something of each byte of a body.
+pub(crate) const OF_BODY: [&str; 6] =
+    ["content-length", "accept-ranges", "content-md5", "digest", "content-digest", "repr-digest"];
+
 /// Longest text that is looked for.
 const LONGEST: usize = 256;
 
@@ -46,7 +50,7 @@ impl Replace {
         if is_coded || !matches!(status.as_u16(), 200 | 203 | 304) {
             return None;
         }
-        for name in ["content-length", "accept-ranges", "content-md5", "digest", "content-digest", "repr-digest"] {
+        for name in OF_BODY {
             headers.remove(name);
         }
         if let Some(etag) = headers.get(header::ETAG).filter(|etag| !etag.as_bytes().starts_with(b"W/"))

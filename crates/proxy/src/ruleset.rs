@@ -19,6 +19,7 @@ use parking_lot::RwLock;
 use crate::{
     config::{CacheConfig, ClientDirectives, LowRule, Size, Span},
     device,
+    esi::page,
     follow::{self, Listed},
     key,
     reason::NotStored,
@@ -50,6 +51,8 @@ pub(crate) struct Action {
     pub(crate) follow_redirects: Option<u8>,
     pub(crate) follow_hosts: Option<Arc<[Listed]>>,
     pub(crate) replace: Option<Replace>,
+    /// Pages may be of fragments.
+    pub(crate) esi: bool,
     query_keep: Option<Arc<[String]>>,
     query_drop: Option<Arc<[String]>>,
     query_sort: bool,
@@ -82,6 +85,9 @@ impl Action {
     /// The fields that the origin gets, and by which variants are selected.
     pub(crate) fn on_request(&self, headers: &mut HeaderMap) {
         self.request.apply(headers);
+        if self.esi {
+            page::announce(headers);
+        }
         if self.replace.is_some() {
             // What is compressed cannot be read.
             headers.remove(header::ACCEPT_ENCODING);
@@ -161,7 +167,12 @@ impl Action {
 
     /// Whether requests are looked for otherwise than without it.
     fn is_of_requests(&self) -> bool {
-        self.bypass || self.replace.is_some() || self.device_class || self.changes_query() || !self.request.is_empty()
+        self.bypass
+            || self.esi
+            || self.replace.is_some()
+            || self.device_class
+            || self.changes_query()
+            || !self.request.is_empty()
     }
 
     fn add(&mut self, later: &Self) {
@@ -176,6 +187,7 @@ impl Action {
         self.follow_hosts = later.follow_hosts.clone().or(self.follow_hosts.take());
         self.replace = later.replace.clone().or(self.replace.take());
         self.bypass |= later.bypass;
+        self.esi |= later.esi;
         self.device_class |= later.device_class;
         if later.changes_query() {
             self.query_keep.clone_from(&later.query_keep);
@@ -274,6 +286,7 @@ fn rule(low: &LowRule) -> Result<Rule, BadRule> {
         follow_redirects: follow_redirects(low)?,
         follow_hosts: follow_hosts(low)?,
         replace: replace(low)?,
+        esi: low.esi.unwrap_or(false),
         query_keep: names("query_keep", &low.query_keep)?,
         query_drop: names("query_drop", &low.query_drop)?,
         query_sort: low.query_sort.unwrap_or(false),

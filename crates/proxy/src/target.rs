@@ -189,6 +189,38 @@ impl Target {
         Ok(self)
     }
 
+    /// What another URL is for that a page at this one names: on its own host, or, in front of origins, on one that the
+    /// operator named.
+    pub(crate) fn named(&self, reference: &str, origins: &Origins) -> Option<Self> {
+        let named = Reference::parse(reference.as_bytes())?;
+        let is_by_tls = match named.scheme {
+            Some(scheme) if scheme.eq_ignore_ascii_case(b"http") => false,
+            Some(scheme) if scheme.eq_ignore_ascii_case(b"https") && self.side.is_for_origin() => true,
+            Some(_) => return None,
+            None => self.side == Side::Encrypted,
+        };
+        let host_field = match named.authority {
+            Some(authority) => HeaderValue::from_bytes(authority).ok()?,
+            // `http:` and a path names no host.
+            None if named.scheme.is_some() => return None,
+            None => self.host_field.clone(),
+        };
+        let mut host = Vec::new();
+        let text = host_field.as_bytes();
+        key::host(&mut host, if is_by_tls { key::without_https_port(text) } else { text }).ok()?;
+        let upstream = match origins.named(&host).filter(|_| self.side.is_for_origin()) {
+            _ if host == self.host() => self.upstream.clone(),
+            Some(origin) => Arc::new(origin.clone()),
+            None => return None,
+        };
+        let path = named.against((self.path.path().as_bytes(), self.path.query().map(str::as_bytes)));
+        let path = http::uri::PathAndQuery::try_from(path).ok()?;
+        let mut key = Vec::new();
+        let host = key::url(&mut key, self.side, &host, path.as_str().as_bytes()).ok()?;
+        let (side, is_disputed, action) = (self.side, false, Arc::default());
+        Some(Self { side, key, host, upstream, path, host_field, is_disputed, action })
+    }
+
     /// The key of another URL that the origin named in a field, if it is of the same origin (RFC 9111 4.4).
     pub(crate) fn sibling(&self, reference: &HeaderValue) -> Option<Vec<u8>> {
         let base = (self.path.path().as_bytes(), self.path.query().map(str::as_bytes));

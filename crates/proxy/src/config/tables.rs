@@ -95,6 +95,9 @@ pub struct LowRule {
     /// Texts in bodies, and what is there instead of each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replace: Option<BTreeMap<String, String>>,
+    /// Pages are put together of the fragments that they name (ESI).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub esi: Option<bool>,
 }
 
 /// `[[tls.certificate]]`: a chain and its key. For which names it is stands in it.

@@ -6,6 +6,7 @@ mod cache;
 mod certs;
 mod collapse;
 mod connection;
+mod esi;
 mod forward;
 mod front;
 mod half;
