@@ -74,6 +74,11 @@ impl OriginTls {
 }
 
 impl OriginTls {
+    /// Whether HTTP/2 is offered to it.
+    pub(crate) fn offers_http2(&self, to: &Authority) -> bool {
+        self.configured.read().get(to).is_some_and(|secured| !secured.config.alpn_protocols.is_empty())
+    }
+
     async fn by_system(&self, to: &Authority) -> Result<(Arc<ClientConfig>, ServerName<'static>), OriginFailure> {
         let read = || async { tokio::task::spawn_blocking(by_system).await.ok().flatten() };
         let config = self.of_system.get_or_init(read).await.clone().ok_or(OriginFailure::TlsUntrusted)?;
@@ -125,7 +130,12 @@ fn secured(origin: &LowOrigin) -> Result<Option<(Authority, Secured)>, BadOrigin
     let url: Uri = origin.url.parse().map_err(|e| ("url", format!("`{}`: {e}", origin.url)))?;
     let authority = url.authority().filter(|_| url.scheme_str() == Some("https")).cloned();
     let Some(authority) = authority else {
-        let given = [("ca", origin.ca.is_some()), ("name", origin.name.is_some()), ("verify", origin.verify.is_some())];
+        let given = [
+            ("ca", origin.ca.is_some()),
+            ("name", origin.name.is_some()),
+            ("verify", origin.verify.is_some()),
+            ("http2", origin.http2.is_some()),
+        ];
         return match given.iter().find(|(_, is_given)| *is_given) {
             Some((key, _)) => Err((key, format!("`{}` is not https://HOST:PORT", origin.url))),
             None => Ok(None),
@@ -139,7 +149,10 @@ fn secured(origin: &LowOrigin) -> Result<Option<(Authority, Secured)>, BadOrigin
         .map_err(|_| (key, format!("`{name}` is no name that a certificate can be for; give one with name")))?;
     let provider = Arc::new(ring::default_provider());
     let verifier = verifier(origin, &provider)?;
-    let config = client(provider, verifier)?;
+    let mut config = client(provider, verifier)?;
+    if origin.http2 == Some(true) {
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    }
     Ok(Some((authority, Secured { config: Arc::new(config), name })))
 }
 
@@ -285,6 +298,13 @@ impl ServerCertVerifier for Anyone {
 pub(crate) enum OriginStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl OriginStream {
+    /// Whether that was agreed on (ALPN).
+    pub(crate) fn is_http2(&self) -> bool {
+        matches!(self, Self::Tls(tls) if tls.get_ref().1.alpn_protocol() == Some(b"h2"))
+    }
 }
 
 impl AsyncRead for OriginStream {

@@ -28,6 +28,9 @@ pub struct LowOrigin {
     /// `false` has it asked with the host of its URL in `Host`, not with the client's, as public servers want it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forward_host: Option<bool>,
+    /// `true` offers HTTP/2 to an `https` origin (ALPN).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http2: Option<bool>,
 }
 
 /// `[[rule]]`: what is done otherwise for some hosts and paths. All that match count, and of two that say something of

@@ -37,6 +37,7 @@ impl Ask {
             pieces: Arc::default(),
             room,
             pace: Pace::new(limits.upload_rate, limits.rate_window),
+            spoiled: Arc::default(),
         };
         let mut request = origin::request(&self.target.path, &self.method, self.outgoing(), payload);
         origin::pass_on(&mut request, Some(&self.interim));

@@ -16,6 +16,7 @@ mod kit;
 mod limits;
 mod mirrors;
 mod nginx;
+mod origin_http2;
 mod origin_tls;
 mod purge;
 mod ranges;
