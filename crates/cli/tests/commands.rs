@@ -52,6 +52,27 @@ fn the_page_on_moving_has_configurations_that_count() {
     assert_eq!(blocks.count(), 4);
 }
 
+/// Each behind nothing, and all of them behind one another with what the page has.
+#[test]
+fn the_files_for_mirrors_and_their_page_are_configurations() {
+    let (folder, root) = (tempfile::tempdir().unwrap(), Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+    let page = std::fs::read_to_string(root.join("docs/MIRRORS.md")).unwrap();
+    let blocks = page.split("```toml\n").skip(1).filter_map(|rest| rest.split_once("\n```"));
+    let mut texts: Vec<_> = blocks.map(|(toml, _)| format!("{toml}\n")).collect();
+    assert_eq!(texts.len(), 1);
+    for name in ["apt", "pip", "npm", "cargo", "go", "oci"] {
+        texts.push(std::fs::read_to_string(root.join(format!("packaging/mirrors/{name}.toml"))).unwrap());
+        assert!(page.contains(&format!("`{name}.toml`")), "the page has {name}");
+    }
+    assert_eq!(std::fs::read_dir(root.join("packaging/mirrors")).unwrap().count(), texts.len() - 1);
+    texts.push(texts.concat());
+    for text in texts {
+        std::fs::write(folder.path().join("a.toml"), format!("[store]\ncapacity = \"256 MiB\"\n{text}")).unwrap();
+        let done = output(folder.path(), &["check-config", "a.toml"]);
+        assert!(done.status.success(), "{}{text}", String::from_utf8_lossy(&done.stderr));
+    }
+}
+
 #[test]
 fn check_config_names_the_line_and_the_key() {
     let folder = tempfile::tempdir().unwrap();

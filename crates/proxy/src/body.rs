@@ -1,6 +1,6 @@
 //! The body of a response to a client: nothing, bytes in memory, pieces of a stored object, slices of one, a fetch
-//! that is still arriving, or an origin's body passed on. It ends in a
-//! [`Guard`] that tells the connection, the counters and the access log.
+//! that is still arriving, an origin's body passed on, or a page of fragments. It ends in a [`Guard`] that tells the
+//! connection, the counters and the access log.
 
 use std::{
     pin::Pin,
@@ -14,7 +14,9 @@ use http_body::{Frame, SizeHint};
 
 use crate::{
     conn::Conn,
+    esi::assembled::Assembled,
     log::Line,
+    metrics::Counters,
     passed::Passed,
     pieces::Pieces,
     proxy::Worker,
@@ -37,6 +39,55 @@ pub(crate) enum Kind {
     Fill(Box<Reader>),
     /// An origin's body, passed on.
     Origin(Box<Passed>),
+    /// A page of fragments.
+    Assembled(Box<Assembled>),
+}
+
+impl Kind {
+    /// The next bytes; an origin's trailers are left out.
+    pub(crate) fn poll_data(
+        &mut self,
+        cx: &mut Context<'_>,
+        counters: &Counters,
+    ) -> Poll<Option<Result<Bytes, Broken>>> {
+        loop {
+            match ready!(self.poll_frame(cx, counters)) {
+                Some(Ok(frame)) => {
+                    if let Ok(bytes) = frame.into_data() {
+                        return Poll::Ready(Some(Ok(bytes)));
+                    }
+                }
+                Some(Err(broken)) => return Poll::Ready(Some(Err(broken))),
+                None => return Poll::Ready(None),
+            }
+        }
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>, counters: &Counters) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let next = match self {
+            Self::Empty => None,
+            Self::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                if bytes.is_empty() { None } else { Some(Ok(bytes)) }
+            }
+            Self::Pieces(pieces) => ready!(pieces.poll(cx)),
+            Self::Sliced(sliced) => ready!(sliced.poll(cx)),
+            Self::Fill(reader) => ready!(reader.poll(cx)),
+            Self::Origin(passed) => return passed.poll(cx, counters),
+            Self::Assembled(page) => ready!(page.poll(cx)),
+        };
+        Poll::Ready(next.map(|next| next.map(Frame::data)))
+    }
+
+    /// Whether bytes came from the origin that were to come from the store.
+    fn is_mended(&self) -> bool {
+        match self {
+            Self::Pieces(pieces) => pieces.mended,
+            Self::Sliced(sliced) => sliced.mended,
+            Self::Fill(reader) => reader.is_mended(),
+            Self::Empty | Self::Full(_) | Self::Origin(_) | Self::Assembled(_) => false,
+        }
+    }
 }
 
 /// A response body.
@@ -57,48 +108,14 @@ impl http_body::Body for Body {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let this = self.get_mut();
-        let next = match &mut this.kind {
-            Kind::Empty => None,
-            Kind::Full(bytes) => {
-                let bytes = std::mem::take(bytes);
-                if bytes.is_empty() { None } else { Some(Ok(bytes)) }
-            }
-            Kind::Pieces(pieces) => {
-                let next = ready!(pieces.poll(cx));
-                this.guard.mended = pieces.mended;
-                next
-            }
-            Kind::Sliced(sliced) => {
-                let next = ready!(sliced.poll(cx));
-                this.guard.mended = sliced.mended;
-                next
-            }
-            Kind::Fill(reader) => {
-                let next = ready!(reader.poll(cx));
-                this.guard.mended = reader.is_mended();
-                next
-            }
-            Kind::Origin(passed) => {
-                let frame = ready!(passed.poll(cx, &this.guard.worker.counters));
-                match &frame {
-                    Some(Ok(frame)) => this.guard.sent += frame.data_ref().map_or(0, Bytes::len) as u64,
-                    Some(Err(broken)) => this.guard.broken = Some(*broken),
-                    None => {}
-                }
-                return Poll::Ready(frame);
-            }
-        };
-        Poll::Ready(match next {
-            Some(Ok(bytes)) => {
-                this.guard.sent += bytes.len() as u64;
-                Some(Ok(Frame::data(bytes)))
-            }
-            Some(Err(broken)) => {
-                this.guard.broken = Some(broken);
-                Some(Err(broken))
-            }
-            None => None,
-        })
+        let next = ready!(this.kind.poll_frame(cx, &this.guard.worker.counters));
+        this.guard.mended = this.kind.is_mended();
+        match &next {
+            Some(Ok(frame)) => this.guard.sent += frame.data_ref().map_or(0, Bytes::len) as u64,
+            Some(Err(broken)) => this.guard.broken = Some(*broken),
+            None => {}
+        }
+        Poll::Ready(next)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -117,6 +134,7 @@ impl http_body::Body for Body {
             Kind::Sliced(sliced) => SizeHint::with_exact(sliced.left()),
             Kind::Fill(reader) => reader.left().map_or_else(SizeHint::default, SizeHint::with_exact),
             Kind::Origin(passed) => passed.size_hint(),
+            Kind::Assembled(_) => SizeHint::default(),
         }
     }
 }

@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
 use crate::{
     config::{Config, Low},
+    esi::markup,
     front::{self, Beginning},
     head::{self, Head, Note, Stored},
     key,
@@ -34,6 +35,7 @@ pub const TARGETS: &[Target] = &[
     ("answer", answer),
     ("stored", stored),
     ("config", config),
+    ("esi", esi),
 ];
 
 /// A moment after everything that a response can have to do with.
@@ -233,6 +235,21 @@ fn stored(bytes: &[u8]) {
             assert_eq!(same, index);
         }
         Stored::Unreadable => {}
+    }
+}
+
+/// Where the pieces of a page end, a line's end, its markup. What is read of it does not depend on the former.
+fn esi(bytes: &[u8]) {
+    let at = bytes.iter().position(|b| *b == b'\n').unwrap_or(0);
+    let (steps, page) = bytes.split_at(at);
+    let sum = |at: &mut usize, step: &u8| {
+        *at += usize::from(*step);
+        Some(*at)
+    };
+    let cuts: Vec<_> = steps.iter().scan(0, sum).collect();
+    match (markup::read(page, &[]), markup::read(page, &cuts)) {
+        (Err(_), Err(_)) => {}
+        (whole, cut) => assert_eq!(whole, cut),
     }
 }
 

@@ -8,8 +8,10 @@
 //! Every way ends in an [`Answer`], whose `Cache-Status` says what happened and why.
 
 mod ask;
+mod cached;
 mod collapse;
 mod connect;
+mod esi;
 mod pass;
 mod purge;
 mod slices;
@@ -25,13 +27,11 @@ use crate::{
     clock::unix_millis,
     conn::{Conn, Phase},
     head::NO_REASON,
-    lookup::{self, Found, Hit},
     origin::Interim,
     proxy::Worker,
     reason::{Bypass, Denied, Outcome},
     respond::{Answer, denied, options},
-    rules::{Reuse, validate},
-    sliced::NoSlice,
+    rules::validate,
     target::{self, Target},
     tunnel::Held,
 };
@@ -121,16 +121,20 @@ async fn answer(
         Ok(Some(target)) => {
             let (parts, body) = request.into_parts();
             let bypass = bypass(&parts, &target, &body);
+            let client = target.action.esi.then(|| esi::Client::new(conn, &parts.headers));
             let ask = Ask::new(worker, conn, target, interim, parts);
             if ask.method == Method::OPTIONS && ask.headers.get(header::MAX_FORWARDS).is_some_and(|n| n == "0") {
                 return options();
             }
-            match bypass {
-                Some(_) if ask.asked.directives.only_if_cached && matches!(ask.method, Method::GET | Method::HEAD) => {
+            match (bypass, client) {
+                (Some(_), _)
+                    if ask.asked.directives.only_if_cached && matches!(ask.method, Method::GET | Method::HEAD) =>
+                {
                     ask.only_if_cached()
                 }
-                Some(why) => ask.pass(body, why).await,
-                None => ask.in_slices().await,
+                (Some(why @ (Bypass::Method | Bypass::RequestBody)), _) => ask.pass(body, why).await,
+                (why, Some(client)) => esi::serve(ask, why, client, 0).await,
+                (why, None) => ask.without_body(why).await,
             }
         }
     }
@@ -171,64 +175,10 @@ fn bypass(request: &Parts, target: &Target, body: &Incoming) -> Option<Bypass> {
     if target.action.bypass {
         return Some(Bypass::Rule);
     }
-    let has = |name| request.headers.contains_key(name);
     if !target.side.is_for_origin() && validate::has_precondition(&request.headers) {
         return Some(Bypass::Precondition);
     }
-    has(header::UPGRADE).then_some(Bypass::Upgrade)
-}
-
-impl Ask {
-    /// GET and HEAD, of what may be in slices: another version is begun with as long as the client has heard nothing.
-    async fn in_slices(self) -> Answer {
-        if self.target.action.slice.is_none() {
-            return self.cached().await;
-        }
-        let mut why = NoSlice::Changed;
-        for _ in 0..slices::VERSIONS {
-            let mut answer = self.clone().cached().await;
-            match slices::begin(&mut answer).await {
-                Ok(()) => return answer,
-                Err(NoSlice::Changed) => {}
-                Err(other) => {
-                    why = other;
-                    break;
-                }
-            }
-        }
-        self.without_slices(why).await
-    }
-
-    /// GET and HEAD: the store first.
-    async fn cached(self) -> Answer {
-        let found = lookup::find(self.worker.proxy.stored(), &self.target.key, &self.headers).await;
-        match found {
-            Found::Hit(hit) if !self.has_body(&hit) => self.forward(hit.key, None, "uri-miss").await,
-            Found::Hit(hit) => match hit.head.policy.reuse(&self.asked, self.now) {
-                Reuse::Fresh => self.fresh(&hit),
-                Reuse::StaleAccepted => self.stale(&hit, "max-stale"),
-                Reuse::StaleWhileRevalidate => {
-                    self.revalidate_behind(&hit);
-                    self.stale(&hit, "stale-while-revalidate")
-                }
-                Reuse::ValidateStale => self.forward(hit.key.clone(), Some(hit), "stale").await,
-                Reuse::ValidateRequest => self.forward(hit.key.clone(), Some(hit), "request").await,
-            },
-            Found::Nothing { variant: true, key } => self.forward(key, None, "vary-miss").await,
-            Found::Nothing { variant: false, key } => self.forward(key, None, "uri-miss").await,
-        }
-    }
-
-    async fn forward(self, key: Vec<u8>, stale: Option<Hit>, fwd: &'static str) -> Answer {
-        if self.asked.directives.only_if_cached {
-            return self.only_if_cached();
-        }
-        if self.asked.directives.no_store {
-            return self.pass_empty(Bypass::RequestNoStore).await;
-        }
-        if self.method == Method::HEAD {
-            return self.pass_head(stale, fwd).await;
-        }
-        self.fetch(key, stale, fwd).await
-    }
+    // By h2c a client says no more than that it could speak HTTP/2, too; cargo and others do, of all requests.
+    let mut wanted = request.headers.get_all(header::UPGRADE).iter();
+    wanted.any(|what| !what.as_bytes().eq_ignore_ascii_case(b"h2c")).then_some(Bypass::Upgrade)
 }

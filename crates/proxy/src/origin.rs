@@ -5,12 +5,12 @@ use std::{
     net::SocketAddr,
     pin::Pin,
     sync::{Arc, atomic::Ordering::Relaxed},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version, header, uri::PathAndQuery};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 
@@ -22,8 +22,10 @@ use crate::{
     payload::Payload,
     pool::{Lease, Pool},
     reason::{NoAnswer, OriginFailure},
+    redirect::{Chain, Step},
+    replace::Replacing,
     silent::Silent,
-    target::{self, Target, Trust},
+    target::{self, Origins, Target, Trust, Upstream},
     turns::{Turn, Turns},
 };
 
@@ -31,6 +33,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Arriving {
     incoming: Incoming,
+    replacing: Option<Box<Replacing>>,
     _lease: Lease,
     _turn: Turn,
 }
@@ -40,15 +43,30 @@ impl http_body::Body for Arriving {
     type Error = hyper::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        Pin::new(&mut self.get_mut().incoming).poll_frame(cx)
+        let Self { incoming, replacing, .. } = self.get_mut();
+        let Some(changed) = replacing else { return Pin::new(incoming).poll_frame(cx) };
+        loop {
+            let bytes = match ready!(Pin::new(&mut *incoming).poll_frame(cx)?) {
+                // Trailers are of the body that came.
+                Some(frame) => frame.into_data().map(|bytes| changed.add(&bytes)).unwrap_or_default(),
+                None => {
+                    let bytes = changed.end();
+                    *replacing = None;
+                    return Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))));
+                }
+            };
+            if !bytes.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(bytes))));
+            }
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.replacing.is_none() && self.incoming.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        if self.replacing.is_some() { SizeHint::default() } else { self.incoming.size_hint() }
     }
 }
 
@@ -60,6 +78,8 @@ pub(crate) struct Pools {
     configured: Pool,
     local_client: Pool,
     remote_client: Pool,
+    redirect: Pool,
+    origins: Origins,
     silent: Arc<Silent>,
     turns: Arc<Turns>,
     limit: Duration,
@@ -70,7 +90,7 @@ impl Pools {
     pub(crate) fn new(
         limits: &LimitsConfig,
         own: &Arc<[SocketAddr]>,
-        tls: &Arc<OriginTls>,
+        (origins, tls): (Origins, &Arc<OriginTls>),
         (silent, turns): (&Arc<Silent>, &Arc<Turns>),
     ) -> Self {
         let pool = |trust| Pool::new(limits, Guard { own: own.clone(), trust }, tls);
@@ -78,6 +98,8 @@ impl Pools {
             configured: pool(Trust::Configured),
             local_client: pool(Trust::LocalClient),
             remote_client: pool(Trust::RemoteClient),
+            redirect: pool(Trust::Redirect),
+            origins,
             silent: silent.clone(),
             turns: turns.clone(),
             limit: limits.response_timeout.0,
@@ -86,23 +108,24 @@ impl Pools {
 
     /// Closes connections that have not been needed for too long.
     pub(crate) fn tidy(&self) {
-        [&self.configured, &self.local_client, &self.remote_client].into_iter().for_each(Pool::tidy);
+        let all = [&self.configured, &self.local_client, &self.remote_client, &self.redirect];
+        all.into_iter().for_each(Pool::tidy);
     }
 
     /// Sends a request, unless the origin is one that does not answer; returns at the response head.
     pub(crate) async fn send(
         &self,
-        target: &Target,
+        upstream: &Upstream,
         request: Request<Payload>,
     ) -> Result<Response<Arriving>, NoAnswer> {
-        let origin = &target.upstream.authority;
+        let origin = &upstream.authority;
         if !self.silent.may_ask(origin, Instant::now()) {
             return Err(OriginFailure::Paused.into());
         }
         let turn = self.turns.take(origin).await.ok_or(OriginFailure::Busy)?;
         // One that has a body may wait for its client.
         let waits_for_client = matches!(request.body(), Payload::Client { .. });
-        let result = self.try_send(target, request).await;
+        let result = self.try_send(upstream, request).await;
         match &result {
             Err(NoAnswer::Failed(OriginFailure::ResponseTimeout)) if waits_for_client => {}
             Err(NoAnswer::Failed(why @ (OriginFailure::ConnectTimeout | OriginFailure::ResponseTimeout))) => {
@@ -111,25 +134,28 @@ impl Pools {
             Err(NoAnswer::Denied(_) | NoAnswer::Failed(OriginFailure::Resolve)) => {}
             _ => self.silent.heard(origin),
         }
-        result.map(|(response, lease)| response.map(|incoming| Arriving { incoming, _lease: lease, _turn: turn }))
+        result.map(|(response, lease)| {
+            response.map(|incoming| Arriving { incoming, replacing: None, _lease: lease, _turn: turn })
+        })
     }
 
     async fn try_send(
         &self,
-        target: &Target,
+        upstream: &Upstream,
         request: Request<Payload>,
     ) -> Result<(Response<Incoming>, Lease), NoAnswer> {
-        let pool = match target.upstream.trust {
+        let pool = match upstream.trust {
             Trust::Configured => &self.configured,
             Trust::LocalClient => &self.local_client,
             Trust::RemoteClient => &self.remote_client,
+            Trust::Redirect => &self.redirect,
         };
         let pieces = match request.body() {
             Payload::None => None,
             Payload::Client { pieces, .. } => Some(pieces.clone()),
         };
         let sent = || pieces.as_ref().map_or(0, |pieces| pieces.load(Relaxed));
-        let mut response = std::pin::pin!(pool.request(&target.upstream, request));
+        let mut response = std::pin::pin!(pool.request(upstream, request));
         loop {
             let before = sent();
             match tokio::time::timeout(self.limit, response.as_mut()).await {
@@ -141,7 +167,7 @@ impl Pools {
         }
     }
 
-    /// A GET without a body, tried a second time when a kept connection turned out to be dead.
+    /// A GET or HEAD without a body, its redirects followed and its body changed as rules say.
     pub(crate) async fn get(
         &self,
         target: &Target,
@@ -149,13 +175,56 @@ impl Pools {
         headers: &HeaderMap,
         interim: Option<&Interim>,
     ) -> Result<Response<Arriving>, NoAnswer> {
+        if target.action.changes_answers() {
+            return Box::pin(self.get_ruled(target, method, headers.clone(), interim)).await;
+        }
+        self.get_from((&target.upstream, &target.path, headers), method, interim).await
+    }
+
+    async fn get_ruled(
+        &self,
+        target: &Target,
+        method: &http::Method,
+        mut headers: HeaderMap,
+        interim: Option<&Interim>,
+    ) -> Result<Response<Arriving>, NoAnswer> {
+        let replace = target.action.replace.as_ref();
+        if replace.is_some() {
+            // Bytes of the changed body are not those of the origin's.
+            headers.remove(header::RANGE);
+            headers.remove(header::IF_RANGE);
+        }
+        let mut chain = Chain::new(target, &self.origins, headers);
+        let mut response = loop {
+            let told = interim.filter(|_| chain.is_first());
+            let response = self.get_from(chain.asked(), method, told).await.map_err(|why| chain.failure(why))?;
+            match chain.step(response.status(), response.headers()) {
+                Step::Answer => break response,
+                // Its turn is over before the next one begins.
+                Step::Follow => drop(response),
+                Step::Loop => return Err(OriginFailure::RedirectLoop.into()),
+            }
+        };
+        chain.finish(response.status(), response.headers_mut());
+        let begun = replace.and_then(|replace| replace.begin(response.status(), response.headers_mut()));
+        response.body_mut().replacing = begun.filter(|_| method != http::Method::HEAD).map(Box::new);
+        Ok(response)
+    }
+
+    /// One without redirects, tried a second time when a kept connection turned out to be dead.
+    async fn get_from(
+        &self,
+        (upstream, path, headers): (&Upstream, &PathAndQuery, &HeaderMap),
+        method: &http::Method,
+        interim: Option<&Interim>,
+    ) -> Result<Response<Arriving>, NoAnswer> {
         let request = || {
-            let mut request = request(target, method, headers.clone(), Payload::None);
+            let mut request = request(path, method, headers.clone(), Payload::None);
             pass_on(&mut request, interim);
             request
         };
-        match self.send(target, request()).await {
-            Err(NoAnswer::Failed(OriginFailure::Closed)) => self.send(target, request()).await,
+        match self.send(upstream, request()).await {
+            Err(NoAnswer::Failed(OriginFailure::Closed)) => self.send(upstream, request()).await,
             first => first,
         }
     }
@@ -177,14 +246,14 @@ pub(crate) fn pass_on(request: &mut Request<Payload>, interim: Option<&Interim>)
 
 /// Puts a request to an origin together; `headers` are already what is to be sent.
 pub(crate) fn request(
-    target: &Target,
+    path: &PathAndQuery,
     method: &http::Method,
     headers: HeaderMap,
     payload: Payload,
 ) -> Request<Payload> {
     let mut request = Request::new(payload);
     *request.method_mut() = method.clone();
-    *request.uri_mut() = target.path.clone().into();
+    *request.uri_mut() = path.clone().into();
     *request.version_mut() = Version::HTTP_11;
     *request.headers_mut() = headers;
     request

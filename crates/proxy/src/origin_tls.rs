@@ -24,6 +24,7 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
     server::ParsedCertificate,
 };
+use tokio::sync::OnceCell;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
@@ -42,27 +43,67 @@ struct Secured {
 /// A value of `[[origin]]` that will not do: its key, and why.
 pub(crate) type BadOrigin = (&'static str, String);
 
-/// All origins that are spoken to by TLS.
+/// All origins that are spoken to by TLS; others, to which redirects lead, are trusted by the system's roots.
 #[derive(Debug, Default)]
-pub(crate) struct OriginTls(RwLock<HashMap<Authority, Arc<Secured>>>);
+pub(crate) struct OriginTls {
+    configured: RwLock<HashMap<Authority, Arc<Secured>>>,
+    of_system: OnceCell<Option<Arc<ClientConfig>>>,
+}
 
 impl OriginTls {
     /// Reads what is trusted of them, and says on standard error which are not verified.
     pub(crate) fn new(origins: &[LowOrigin]) -> Result<Self, BadOrigin> {
-        Ok(Self(RwLock::new(all(origins)?)))
+        Ok(Self { configured: RwLock::new(all(origins)?), of_system: OnceCell::new() })
     }
 
     /// From now on `new` is what is trusted.
     pub(crate) fn replace(&self, new: Self) {
-        *self.0.write() = new.0.into_inner();
+        *self.configured.write() = new.configured.into_inner();
     }
 
     /// The handshake, without a limit of its own.
     pub(crate) async fn connect(&self, to: &Authority, tcp: TcpStream) -> Result<OriginStream, OriginFailure> {
-        let secured = self.0.read().get(to).cloned().ok_or(OriginFailure::TlsHandshake)?;
-        let connected = TlsConnector::from(secured.config.clone()).connect(secured.name.clone(), tcp).await;
+        let configured = self.configured.read().get(to).cloned();
+        let (config, name) = match configured {
+            Some(secured) => (secured.config.clone(), secured.name.clone()),
+            None => self.by_system(to).await?,
+        };
+        let connected = TlsConnector::from(config).connect(name, tcp).await;
         connected.map(|stream| OriginStream::Tls(Box::new(stream))).map_err(|e| failure(&e))
     }
+}
+
+impl OriginTls {
+    /// Whether HTTP/2 is offered to it.
+    pub(crate) fn offers_http2(&self, to: &Authority) -> bool {
+        self.configured.read().get(to).is_some_and(|secured| !secured.config.alpn_protocols.is_empty())
+    }
+
+    async fn by_system(&self, to: &Authority) -> Result<(Arc<ClientConfig>, ServerName<'static>), OriginFailure> {
+        let read = || async { tokio::task::spawn_blocking(by_system).await.ok().flatten() };
+        let config = self.of_system.get_or_init(read).await.clone().ok_or(OriginFailure::TlsUntrusted)?;
+        let name = ServerName::try_from(to.host().trim_matches(['[', ']']).to_owned());
+        Ok((config, name.map_err(|_| OriginFailure::TlsName)?))
+    }
+}
+
+/// What a server is trusted with that the operator says nothing of.
+fn by_system() -> Option<Arc<ClientConfig>> {
+    let origin = LowOrigin::default();
+    let provider = Arc::new(ring::default_provider());
+    match verifier(&origin, &provider).and_then(|verifier| client(provider, verifier)) {
+        Ok(config) => Some(Arc::new(config)),
+        Err((_, why)) => {
+            eprintln!("picaflor: redirects are not followed by https: {why}");
+            None
+        }
+    }
+}
+
+fn client(provider: Arc<CryptoProvider>, verifier: Arc<dyn ServerCertVerifier>) -> Result<ClientConfig, BadOrigin> {
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|e| ("url", e.to_string()))?.dangerous();
+    Ok(builder.with_custom_certificate_verifier(verifier).with_no_client_auth())
 }
 
 fn all(origins: &[LowOrigin]) -> Result<HashMap<Authority, Arc<Secured>>, BadOrigin> {
@@ -89,7 +130,12 @@ fn secured(origin: &LowOrigin) -> Result<Option<(Authority, Secured)>, BadOrigin
     let url: Uri = origin.url.parse().map_err(|e| ("url", format!("`{}`: {e}", origin.url)))?;
     let authority = url.authority().filter(|_| url.scheme_str() == Some("https")).cloned();
     let Some(authority) = authority else {
-        let given = [("ca", origin.ca.is_some()), ("name", origin.name.is_some()), ("verify", origin.verify.is_some())];
+        let given = [
+            ("ca", origin.ca.is_some()),
+            ("name", origin.name.is_some()),
+            ("verify", origin.verify.is_some()),
+            ("http2", origin.http2.is_some()),
+        ];
         return match given.iter().find(|(_, is_given)| *is_given) {
             Some((key, _)) => Err((key, format!("`{}` is not https://HOST:PORT", origin.url))),
             None => Ok(None),
@@ -103,12 +149,10 @@ fn secured(origin: &LowOrigin) -> Result<Option<(Authority, Secured)>, BadOrigin
         .map_err(|_| (key, format!("`{name}` is no name that a certificate can be for; give one with name")))?;
     let provider = Arc::new(ring::default_provider());
     let verifier = verifier(origin, &provider)?;
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| ("url", e.to_string()))?
-        .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
+    let mut config = client(provider, verifier)?;
+    if origin.http2 == Some(true) {
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    }
     Ok(Some((authority, Secured { config: Arc::new(config), name })))
 }
 
@@ -254,6 +298,13 @@ impl ServerCertVerifier for Anyone {
 pub(crate) enum OriginStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl OriginStream {
+    /// Whether that was agreed on (ALPN).
+    pub(crate) fn is_http2(&self) -> bool {
+        matches!(self, Self::Tls(tls) if tls.get_ref().1.alpn_protocol() == Some(b"h2"))
+    }
 }
 
 impl AsyncRead for OriginStream {

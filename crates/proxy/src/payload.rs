@@ -3,17 +3,17 @@
 use std::{
     pin::Pin,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 
-use crate::pace::Pace;
+use crate::{pace::Pace, reason::Denied};
 
 /// A request body: none, or a client's, passed on. Each piece counts, so that a long upload is not taken for an
 /// origin that does not answer.
@@ -25,7 +25,19 @@ pub(crate) enum Payload {
         /// Bytes that may still come.
         room: u64,
         pace: Option<Pace>,
+        /// Why its end did not come: by HTTP/2 the answer does not say it.
+        spoiled: Arc<OnceLock<Denied>>,
     },
+}
+
+impl Payload {
+    /// What keeps why the rest of it was not sent.
+    pub(crate) fn keeps_why(&self) -> Option<Arc<OnceLock<Denied>>> {
+        match self {
+            Self::None => None,
+            Self::Client { spoiled, .. } => Some(spoiled.clone()),
+        }
+    }
 }
 
 /// Why a request body is not sent to its end.
@@ -39,6 +51,16 @@ pub(crate) enum BadBody {
     TooSlow,
 }
 
+impl From<&BadBody> for Denied {
+    fn from(why: &BadBody) -> Self {
+        match why {
+            BadBody::Broken(_) => Self::BrokenBody,
+            BadBody::TooLong => Self::UploadTooLong,
+            BadBody::TooSlow => Self::UploadTooSlow,
+        }
+    }
+}
+
 impl http_body::Body for Payload {
     type Data = Bytes;
     type Error = BadBody;
@@ -46,19 +68,28 @@ impl http_body::Body for Payload {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BadBody>>> {
         match self.get_mut() {
             Self::None => Poll::Ready(None),
-            Self::Client { body, pieces, room, pace } => {
-                let Poll::Ready(next) = Pin::new(body).poll_frame(cx) else {
-                    let Some(pace) = pace else { return Poll::Pending };
-                    return pace.poll_slow(cx).map(|()| Some(Err(BadBody::TooSlow)));
+            Self::Client { body, pieces, room, pace, spoiled } => {
+                let next = match Pin::new(body).poll_frame(cx) {
+                    Poll::Ready(next) => {
+                        pieces.fetch_add(1, Relaxed);
+                        next.map(|next| {
+                            let frame = next?;
+                            let len = frame.data_ref().map_or(0, Bytes::len);
+                            pace.iter_mut().for_each(|pace| pace.came(len));
+                            *room = room.checked_sub(len as u64).ok_or(BadBody::TooLong)?;
+                            Ok(frame)
+                        })
+                    }
+                    Poll::Pending => {
+                        let Some(pace) = pace else { return Poll::Pending };
+                        ready!(pace.poll_slow(cx));
+                        Some(Err(BadBody::TooSlow))
+                    }
                 };
-                pieces.fetch_add(1, Relaxed);
-                Poll::Ready(next.map(|next| {
-                    let frame = next?;
-                    let len = frame.data_ref().map_or(0, Bytes::len);
-                    pace.iter_mut().for_each(|pace| pace.came(len));
-                    *room = room.checked_sub(len as u64).ok_or(BadBody::TooLong)?;
-                    Ok(frame)
-                }))
+                if let Some(Err(why)) = &next {
+                    let _ = spoiled.set(why.into());
+                }
+                Poll::Ready(next)
             }
         }
     }

@@ -1,5 +1,5 @@
 //! Connections to origins: made, kept while no request needs them, and used again. hyper speaks HTTP/1 on them, each in
-//! a task of its own.
+//! a task of its own; where HTTP/2 was agreed on, it is shared (`multiplexed`).
 //!
 //! * A connection is taken for one request, and kept again when the body of its answer is gone. Whether it can be used
 //!   then hyper says: one whose answer did not come to its end is closed, or not ready.
@@ -9,12 +9,11 @@
 use std::{
     collections::HashMap,
     error::Error as _,
-    io,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use http::{Request, Response, uri::Authority};
+use http::{Request, Response};
 use hyper::{
     body::Incoming,
     client::conn::http1::{self, SendRequest},
@@ -25,8 +24,10 @@ use parking_lot::Mutex;
 use crate::{
     config::LimitsConfig,
     dial::{DialError, Guard, dial},
+    multiplexed::{self, Multiplexed, Share, Unanswered},
     origin_tls::{OriginStream, OriginTls},
     payload::{BadBody, Payload},
+    place::Place,
     reason::{Denied, NoAnswer, OriginFailure},
     target::Upstream,
 };
@@ -40,6 +41,7 @@ pub(crate) struct Pool {
     connect_timeout: Duration,
     tls: Arc<OriginTls>,
     http: http1::Builder,
+    http2: Multiplexed,
     idle: Arc<Idle>,
 }
 
@@ -53,14 +55,16 @@ struct Idle {
 /// A connection, and since when no request needs it.
 type Kept = (SendRequest<Payload>, Instant);
 
-/// An origin, and whether it is spoken to by TLS.
-type Place = (Authority, bool);
-
-/// A connection that answers; it is kept when this is dropped.
+/// A connection that answers; it is kept, or its share given back, when this is dropped.
 pub(crate) struct Lease {
-    sender: Option<SendRequest<Payload>>,
-    place: Place,
-    idle: Arc<Idle>,
+    kept: Option<(SendRequest<Payload>, Place, Arc<Idle>)>,
+    _share: Option<Share>,
+}
+
+/// What a request is sent by.
+enum Way {
+    Http1(SendRequest<Payload>),
+    Http2(Share),
 }
 
 impl Pool {
@@ -72,7 +76,14 @@ impl Pool {
             .allow_obsolete_multiline_headers_in_responses(true);
         let (most, longest) = (limits.origin_idle, limits.origin_idle_timeout.0);
         let idle = Arc::new(Idle { kept: Mutex::default(), most, longest });
-        Self { guard, connect_timeout: limits.connect_timeout.0, tls: tls.clone(), http, idle }
+        Self {
+            guard,
+            connect_timeout: limits.connect_timeout.0,
+            tls: tls.clone(),
+            http,
+            http2: Multiplexed::new(longest),
+            idle,
+        }
     }
 
     /// Sends a request, whose URI is a path; returns at the response head.
@@ -82,26 +93,77 @@ impl Pool {
         mut request: Request<Payload>,
     ) -> Result<(Response<Incoming>, Lease), NoAnswer> {
         let place = (upstream.authority.clone(), upstream.is_tls);
+        let mut tries = 0;
         loop {
             let kept = self.idle.take(&place);
             let is_kept = kept.is_some();
-            let mut sender = match kept {
-                Some(sender) => sender,
-                None => Box::pin(self.connect(&place)).await.map_err(|why| NoAnswer::from(&why))?,
+            let way = match kept {
+                Some(sender) => Way::Http1(sender),
+                None => Box::pin(self.way(&place)).await?,
             };
-            match sender.try_send_request(request).await {
-                Ok(response) => {
-                    return Ok((response, Lease { sender: Some(sender), place, idle: self.idle.clone() }));
-                }
-                Err(mut failed) => match failed.take_message() {
-                    Some(unsent) if is_kept => request = unsent,
-                    _ => return Err(no_answer(&failed.into_error())),
+            match way {
+                Way::Http1(mut sender) => match sender.try_send_request(request).await {
+                    Ok(response) => {
+                        let kept = Some((sender, place, self.idle.clone()));
+                        return Ok((response, Lease { kept, _share: None }));
+                    }
+                    Err(mut failed) => match failed.take_message() {
+                        Some(unsent) if is_kept => request = unsent,
+                        _ => return Err(no_answer(&failed.into_error())),
+                    },
                 },
+                Way::Http2(mut share) => {
+                    tries += 1;
+                    let spoiled = request.body().keeps_why();
+                    match Box::pin(share.send(request)).await {
+                        Ok(response) => return Ok((response, Lease { kept: None, _share: Some(share) })),
+                        Err(Unanswered::NotDone(again)) if tries < multiplexed::TRIES => request = *again,
+                        Err(Unanswered::NotDone(_)) => return Err(OriginFailure::Closed.into()),
+                        Err(Unanswered::Failed(error)) => {
+                            let why = spoiled.and_then(|why| why.get().copied());
+                            return Err(why.map_or_else(|| no_answer(&error), NoAnswer::Denied));
+                        }
+                    }
+                }
             }
         }
     }
 
-    async fn connect(&self, (authority, is_tls): &Place) -> Result<SendRequest<Payload>, DialError> {
+    /// A new connection, or a share of one.
+    async fn way(&self, place: &Place) -> Result<Way, NoAnswer> {
+        if !(place.1 && self.tls.offers_http2(&place.0)) {
+            return self.made(place).await;
+        }
+        if let Some(share) = self.http2.take(place) {
+            return Ok(Way::Http2(share));
+        }
+        let Some(mut turn) = self.http2.turn_to_make(place).await? else { return self.made(place).await };
+        if let Some(share) = self.http2.take(place) {
+            return Ok(Way::Http2(share));
+        }
+        let made = self.made(place).await;
+        if let Ok(Way::Http1(_)) = &made {
+            self.http2.is_without(place);
+        }
+        turn.ends(made.as_ref().err());
+        made
+    }
+
+    async fn made(&self, place: &Place) -> Result<Way, NoAnswer> {
+        let stream = self.connect(place).await.map_err(|why| NoAnswer::from(&why))?;
+        // They say no word before the first request: what fails, fails with that.
+        let broken = |_| NoAnswer::from(OriginFailure::Connect);
+        if stream.is_http2() {
+            return self.http2.begin(place, stream).await.map(Way::Http2).map_err(broken);
+        }
+        let (sender, connection) = self.http.handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        tokio::spawn(async move {
+            let _ = connection.with_upgrades().await;
+        });
+        Ok(Way::Http1(sender))
+    }
+
+    async fn connect(&self, (authority, is_tls): &Place) -> Result<OriginStream, DialError> {
         let port = authority.port_u16().unwrap_or(if *is_tls { 443 } else { 80 });
         let attempt = async {
             let tcp = dial(authority.host(), port, &self.guard, self.connect_timeout).await?;
@@ -110,18 +172,12 @@ impl Pool {
                 false => Ok(OriginStream::Plain(tcp)),
             }
         };
-        let stream = tokio::time::timeout(self.connect_timeout, attempt).await.unwrap_or(Err(DialError::Timeout))?;
-        // It says no word before the first request: what fails, fails with that.
-        let (sender, connection) =
-            self.http.handshake(TokioIo::new(stream)).await.map_err(|e| DialError::Connect(io::Error::other(e)))?;
-        tokio::spawn(async move {
-            let _ = connection.with_upgrades().await;
-        });
-        Ok(sender)
+        tokio::time::timeout(self.connect_timeout, attempt).await.unwrap_or(Err(DialError::Timeout))
     }
 
     /// Closes what has been kept for too long.
     pub(crate) fn tidy(&self) {
+        self.http2.tidy();
         let now = Instant::now();
         self.idle.kept.lock().retain(|_, kept| {
             kept.retain(|(sender, since)| !sender.is_closed() && now.duration_since(*since) < self.idle.longest);
@@ -143,13 +199,13 @@ impl Idle {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let Some(sender) = self.sender.take().filter(|sender| !sender.is_closed()) else { return };
-        let mut guard = self.idle.kept.lock();
-        let kept = match guard.get_mut(&self.place) {
+        let Some((sender, place, idle)) = self.kept.take().filter(|(sender, ..)| !sender.is_closed()) else { return };
+        let mut guard = idle.kept.lock();
+        let kept = match guard.get_mut(&place) {
             Some(kept) => kept,
-            None => guard.entry(self.place.clone()).or_default(),
+            None => guard.entry(place).or_default(),
         };
-        if kept.len() < self.idle.most {
+        if kept.len() < idle.most {
             kept.push((sender, Instant::now()));
         }
     }
@@ -157,7 +213,7 @@ impl Drop for Lease {
 
 impl std::fmt::Debug for Lease {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lease").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("Lease").field("is_kept", &self.kept.is_some()).finish_non_exhaustive()
     }
 }
 
@@ -169,8 +225,7 @@ pub(crate) fn failure(error: &hyper::Error) -> OriginFailure {
 fn no_answer(error: &hyper::Error) -> NoAnswer {
     // `is_user`: what we were to send could not be read.
     match error.source().and_then(|why| why.downcast_ref()) {
-        Some(BadBody::TooLong) => NoAnswer::Denied(Denied::UploadTooLong),
-        Some(BadBody::TooSlow) => NoAnswer::Denied(Denied::UploadTooSlow),
+        Some(why @ (BadBody::TooLong | BadBody::TooSlow)) => NoAnswer::Denied(why.into()),
         _ if error.is_user() => NoAnswer::Denied(Denied::BrokenBody),
         _ => failure(error).into(),
     }

@@ -94,7 +94,12 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(proxy: Arc<Proxy>, counters: Arc<Counters>) -> Self {
         let shared = (&proxy.silent, &proxy.turns);
-        let pools = Pools::new(&proxy.config.limits, &proxy.own, &proxy.origin_tls, shared);
+        let pools = Pools::new(
+            &proxy.config.limits,
+            &proxy.own,
+            (Origins::new(&proxy.config.origin), &proxy.origin_tls),
+            shared,
+        );
         let clock = Clock::default();
         clock.set();
         Self { proxy, counters, pools, clock, lines: Buffer::default() }

@@ -208,6 +208,12 @@ reasons! {
         TlsCertificate => "tls-certificate",
         /// It does not speak TLS, or nothing of it that both have, or the connection ended in it.
         TlsHandshake => "tls-handshake",
+        /// Its redirects do not end, or are more than `rule.follow_redirects`.
+        RedirectLoop => "redirect-loop",
+        /// The page is put together of fragments, and its markup is not well formed, or a fragment is not to be had.
+        Esi => "esi",
+        /// It redirects to this proxy, this machine or a private network.
+        RedirectRefused => "redirect-refused",
         /// What came is not HTTP/1.
         Protocol => "protocol",
         /// The connection ended before the answer.
@@ -255,6 +261,8 @@ reasons! {
         OriginFailed => "cut-origin-failed",
         /// The same, or a slice is missing, and the client wants nothing of the origin.
         OnlyIfCached => "cut-only-if-cached",
+        /// A page is put together of fragments, and its markup is not well formed, or a fragment is not to be had.
+        Esi => "cut-esi",
     }
 }
 

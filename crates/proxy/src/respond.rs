@@ -100,6 +100,16 @@ pub(crate) fn restate(fields: &mut HeaderMap, status: &str) {
     }
 }
 
+/// What a client that has the body already gets instead of it.
+pub(crate) fn unchanged(answer: &mut Answer, request: &HeaderMap, received: u64) {
+    let Parts { status, headers, .. } = &mut answer.parts;
+    if validate::not_modified(request, *status, headers, received) {
+        *status = StatusCode::NOT_MODIFIED;
+        without_body(headers);
+        answer.kind = Kind::Empty;
+    }
+}
+
 /// Takes out what describes a body that is not sent.
 fn without_body(fields: &mut HeaderMap) {
     let gone: Vec<HeaderName> =
@@ -278,6 +288,16 @@ pub(crate) fn failed(why: NoAnswer) -> Answer {
         }
         OriginFailure::TlsCertificate => (StatusCode::BAD_GATEWAY, "the origin's certificate is not one of a server"),
         OriginFailure::TlsHandshake => (StatusCode::BAD_GATEWAY, "there is no TLS that the origin and the proxy share"),
+        OriginFailure::RedirectLoop => {
+            (StatusCode::BAD_GATEWAY, "the origin's redirects do not end; see rule.follow_redirects")
+        }
+        OriginFailure::Esi => {
+            (StatusCode::BAD_GATEWAY, "the page's ESI is not well formed, or a fragment of it is not to be had")
+        }
+        OriginFailure::RedirectRefused => (
+            StatusCode::BAD_GATEWAY,
+            "the origin redirects to this machine or a private network; see rule.follow_hosts",
+        ),
         OriginFailure::Protocol => (StatusCode::BAD_GATEWAY, "the origin's answer is not HTTP that is understood here"),
         OriginFailure::Closed => (StatusCode::BAD_GATEWAY, "the origin closed the connection without an answer"),
     };

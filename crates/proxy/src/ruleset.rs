@@ -18,8 +18,12 @@ use parking_lot::RwLock;
 
 use crate::{
     config::{CacheConfig, ClientDirectives, LowRule, Size, Span},
-    device, key,
+    device,
+    esi::page,
+    follow::{self, Listed},
+    key,
     reason::NotStored,
+    replace::Replace,
     rules::{
         Policy,
         admit::{self, Exchange},
@@ -44,6 +48,11 @@ pub(crate) struct Action {
     pub(crate) max_object: Option<u64>,
     /// Bytes of a slice.
     pub(crate) slice: Option<u64>,
+    pub(crate) follow_redirects: Option<u8>,
+    pub(crate) follow_hosts: Option<Arc<[Listed]>>,
+    pub(crate) replace: Option<Replace>,
+    /// Pages may be of fragments.
+    pub(crate) esi: bool,
     query_keep: Option<Arc<[String]>>,
     query_drop: Option<Arc<[String]>>,
     query_sort: bool,
@@ -76,6 +85,13 @@ impl Action {
     /// The fields that the origin gets, and by which variants are selected.
     pub(crate) fn on_request(&self, headers: &mut HeaderMap) {
         self.request.apply(headers);
+        if self.esi {
+            page::announce(headers);
+        }
+        if self.replace.is_some() {
+            // What is compressed cannot be read.
+            headers.remove(header::ACCEPT_ENCODING);
+        }
         if self.device_class {
             device::tell(headers);
         }
@@ -144,9 +160,19 @@ impl Action {
         self.query_keep.is_some() || self.query_drop.is_some() || self.query_sort
     }
 
+    /// Whether an answer of the origin is not just passed on.
+    pub(crate) fn changes_answers(&self) -> bool {
+        self.replace.is_some() || self.follow_redirects.is_some_and(|most| most > 0)
+    }
+
     /// Whether requests are looked for otherwise than without it.
     fn is_of_requests(&self) -> bool {
-        self.bypass || self.device_class || self.changes_query() || !self.request.is_empty()
+        self.bypass
+            || self.esi
+            || self.replace.is_some()
+            || self.device_class
+            || self.changes_query()
+            || !self.request.is_empty()
     }
 
     fn add(&mut self, later: &Self) {
@@ -157,7 +183,11 @@ impl Action {
         self.client_directives = client_directives.or(self.client_directives);
         self.max_object = max_object.or(self.max_object);
         self.slice = slice.or(self.slice);
+        self.follow_redirects = later.follow_redirects.or(self.follow_redirects);
+        self.follow_hosts = later.follow_hosts.clone().or(self.follow_hosts.take());
+        self.replace = later.replace.clone().or(self.replace.take());
         self.bypass |= later.bypass;
+        self.esi |= later.esi;
         self.device_class |= later.device_class;
         if later.changes_query() {
             self.query_keep.clone_from(&later.query_keep);
@@ -253,6 +283,10 @@ fn rule(low: &LowRule) -> Result<Rule, BadRule> {
         client_directives: low.client_directives,
         max_object: low.max_object.map(|size| size.0),
         slice: slice(low)?,
+        follow_redirects: follow_redirects(low)?,
+        follow_hosts: follow_hosts(low)?,
+        replace: replace(low)?,
+        esi: low.esi.unwrap_or(false),
         query_keep: names("query_keep", &low.query_keep)?,
         query_drop: names("query_drop", &low.query_drop)?,
         query_sort: low.query_sort.unwrap_or(false),
@@ -278,6 +312,32 @@ fn slice(low: &LowRule) -> Result<Option<u64>, BadRule> {
         return Err(("slice", format!("{} is more than max_object, {max}: no slice would be stored", Size(size))));
     }
     Ok(Some(size))
+}
+
+fn follow_redirects(low: &LowRule) -> Result<Option<u8>, BadRule> {
+    match low.follow_redirects {
+        Some(most) if most > follow::MOST => {
+            Err(("follow_redirects", format!("{most} is more than {}; 3 does for most origins", follow::MOST)))
+        }
+        most => Ok(most),
+    }
+}
+
+fn follow_hosts(low: &LowRule) -> Result<Option<Arc<[Listed]>>, BadRule> {
+    let Some(hosts) = &low.follow_hosts else { return Ok(None) };
+    if low.follow_redirects.is_none() {
+        return Err(("follow_hosts", "no redirect is followed without follow_redirects, such as 3".into()));
+    }
+    let listed = hosts.iter().map(|host| Listed::parse(host).map_err(|why| ("follow_hosts", why)));
+    listed.collect::<Result<_, _>>().map(Some)
+}
+
+fn replace(low: &LowRule) -> Result<Option<Replace>, BadRule> {
+    let Some(texts) = &low.replace else { return Ok(None) };
+    if low.slice.is_some() {
+        return Err(("replace", "`slice` beside it is of what the origin has; leave out one of the two".into()));
+    }
+    Replace::new(texts).map(Some).map_err(|why| ("replace", why))
 }
 
 type Lines = std::collections::BTreeMap<String, String>;
@@ -428,6 +488,12 @@ mod tests {
             ("request_remove = [\"Host\"]", "request_remove"),
             ("response_set = { \"a b\" = \"c\" }", "response_set"),
             ("response_set = { \"a\" = \"b\\nc\" }", "response_set"),
+            ("follow_redirects = 11", "follow_redirects"),
+            ("follow_hosts = [\"a.example\"]", "follow_hosts"),
+            ("follow_redirects = 1\nfollow_hosts = [\"*\"]", "follow_hosts"),
+            ("replace = { \"\" = \"b\" }", "replace"),
+            ("replace = {}", "replace"),
+            ("slice = \"64KiB\"\nreplace = { a = \"b\" }", "replace"),
             ("slice = \"32KiB\"", "slice"),
             ("slice = \"100001 B\"", "slice"),
             ("slice = \"2GiB\"", "slice"),

@@ -22,6 +22,8 @@ pub(crate) struct Upstream {
     pub(crate) trust: Trust,
     /// It is spoken to by TLS.
     pub(crate) is_tls: bool,
+    /// What `Host` it is asked with, where that is not the client's.
+    pub(crate) host: Option<HeaderValue>,
 }
 
 /// How much a destination is trusted.
@@ -33,6 +35,8 @@ pub(crate) enum Trust {
     LocalClient,
     /// Another client chose it: not this machine, not its link.
     RemoteClient,
+    /// An origin chose it, by a redirect: not this machine, not its link, no private network.
+    Redirect,
 }
 
 /// The reverse side's origins by host.
@@ -49,7 +53,11 @@ impl Origins {
             let Ok(url) = origin.url.parse::<Uri>() else { continue };
             let Some(authority) = url.authority().cloned() else { continue };
             let is_tls = url.scheme_str() == Some("https");
-            let upstream = Upstream { authority, trust: Trust::Configured, is_tls };
+            let host = match origin.forward_host {
+                Some(false) => HeaderValue::from_str(authority.as_str()).ok(),
+                _ => None,
+            };
+            let upstream = Upstream { authority, trust: Trust::Configured, is_tls, host };
             match &origin.host {
                 Some(host) => drop(found.by_host.insert(host.clone().into_bytes(), upstream)),
                 None => found.every = Some(upstream),
@@ -61,6 +69,16 @@ impl Origins {
     /// The origin of a host in its normal form.
     pub(crate) fn of(&self, host: &[u8]) -> Option<&Upstream> {
         self.by_host.get(host).or(self.every.as_ref())
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Upstream> {
+        self.by_host.values().chain(&self.every)
+    }
+
+    /// The origin of a host that the operator named, in its normal form.
+    pub(crate) fn named(&self, host: &[u8]) -> Option<&Upstream> {
+        self.by_host.get(host)
     }
 
     /// Whether the host is one that the operator named.
@@ -92,6 +110,11 @@ impl Target {
     /// The host in its normal form.
     pub(crate) fn host(&self) -> &[u8] {
         &self.key[self.host.clone()]
+    }
+
+    /// The `Host` that the origin is asked with.
+    pub(crate) fn sent_host(&self) -> &HeaderValue {
+        self.upstream.host.as_ref().unwrap_or(&self.host_field)
     }
 
     /// Reads a request that is not CONNECT.
@@ -134,7 +157,7 @@ impl Target {
                     true => (Side::Forward, Trust::LocalClient),
                     false => (Side::Remote, Trust::RemoteClient),
                 };
-                (side, Upstream { authority, trust, is_tls: false })
+                (side, Upstream { authority, trust, is_tls: false, host: None })
             }
         };
         if key.len() + path.as_str().len() + 16 > key::MAX {
@@ -164,6 +187,38 @@ impl Target {
             self.path = path.parse().map_err(|_| Denied::BadTarget)?;
         }
         Ok(self)
+    }
+
+    /// What another URL is for that a page at this one names: on its own host, or, in front of origins, on one that the
+    /// operator named.
+    pub(crate) fn named(&self, reference: &str, origins: &Origins) -> Option<Self> {
+        let named = Reference::parse(reference.as_bytes())?;
+        let is_by_tls = match named.scheme {
+            Some(scheme) if scheme.eq_ignore_ascii_case(b"http") => false,
+            Some(scheme) if scheme.eq_ignore_ascii_case(b"https") && self.side.is_for_origin() => true,
+            Some(_) => return None,
+            None => self.side == Side::Encrypted,
+        };
+        let host_field = match named.authority {
+            Some(authority) => HeaderValue::from_bytes(authority).ok()?,
+            // `http:` and a path names no host.
+            None if named.scheme.is_some() => return None,
+            None => self.host_field.clone(),
+        };
+        let mut host = Vec::new();
+        let text = host_field.as_bytes();
+        key::host(&mut host, if is_by_tls { key::without_https_port(text) } else { text }).ok()?;
+        let upstream = match origins.named(&host).filter(|_| self.side.is_for_origin()) {
+            _ if host == self.host() => self.upstream.clone(),
+            Some(origin) => Arc::new(origin.clone()),
+            None => return None,
+        };
+        let path = named.against((self.path.path().as_bytes(), self.path.query().map(str::as_bytes)));
+        let path = http::uri::PathAndQuery::try_from(path).ok()?;
+        let mut key = Vec::new();
+        let host = key::url(&mut key, self.side, &host, path.as_str().as_bytes()).ok()?;
+        let (side, is_disputed, action) = (self.side, false, Arc::default());
+        Some(Self { side, key, host, upstream, path, host_field, is_disputed, action })
     }
 
     /// The key of another URL that the origin named in a field, if it is of the same origin (RFC 9111 4.4).

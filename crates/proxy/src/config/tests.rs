@@ -112,7 +112,8 @@ fn deletes_are_as_durable_as_puts_unless_told_otherwise() {
 #[test]
 fn the_resolved_configuration_is_a_valid_file() {
     let text = "listen = [\"127.0.0.1:0\"]\n[[origin]]\nurl = \"http://127.0.0.1:8080\"\n[log]\nformat = \"json\"\n\
-        [[rule]]\nhost = \"a\"\nttl = \"1h\"\nmax_object = \"1 MiB\"\nresponse_set = { Server = \"x\" }\n";
+        [[rule]]\nhost = \"a\"\nttl = \"1h\"\nmax_object = \"1 MiB\"\nresponse_set = { Server = \"x\" }\n\
+        follow_redirects = 2\nfollow_hosts = [\"*.a.example\"]\nreplace = { a = \"b\" }\n";
     let config = parse(text).unwrap();
     let again = parse(&config.to_toml()).unwrap();
     assert_eq!(config.to_toml(), again.to_toml());

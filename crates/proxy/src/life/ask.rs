@@ -149,7 +149,7 @@ impl Ask {
             headers.insert(header::TE, HeaderValue::from_static("trailers"));
             headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
         }
-        headers.insert(header::HOST, self.target.host_field.clone());
+        headers.insert(header::HOST, self.target.sent_host().clone());
         origin::add_via(&mut headers, &self.worker.proxy.via);
         // RFC 9110 7.6.2; for other methods it means nothing.
         let forwards = headers.get(header::MAX_FORWARDS).and_then(|n| n.to_str().ok()?.parse::<u32>().ok());

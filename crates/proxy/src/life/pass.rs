@@ -37,8 +37,9 @@ impl Ask {
             pieces: Arc::default(),
             room,
             pace: Pace::new(limits.upload_rate, limits.rate_window),
+            spoiled: Arc::default(),
         };
-        let mut request = origin::request(&self.target, &self.method, self.outgoing(), payload);
+        let mut request = origin::request(&self.target.path, &self.method, self.outgoing(), payload);
         origin::pass_on(&mut request, Some(&self.interim));
         let ask = Arc::new(self);
         let result = if rules::is_unsafe(&ask.method) {
@@ -46,7 +47,7 @@ impl Ask {
             let seen = taking::to_its_end(&ask.worker.proxy, async move { asking.change(request).await });
             seen.await.unwrap_or(Err(OriginFailure::Closed.into()))
         } else {
-            ask.worker.pools.send(&ask.target, request).await
+            ask.worker.pools.send(&ask.target.upstream, request).await
         };
         let fwd = if why == Bypass::Method { "method" } else { "bypass" };
         match result {
@@ -61,7 +62,7 @@ impl Ask {
     /// Asks for a change, and takes out what it makes invalid: also where the origin ends without a word, for it may
     /// have done it.
     async fn change(&self, request: Request<Payload>) -> Result<Response<Arriving>, NoAnswer> {
-        let result = self.worker.pools.send(&self.target, request).await;
+        let result = self.worker.pools.send(&self.target.upstream, request).await;
         match &result {
             Ok(response) if rules::invalidates(response.status()) => self.invalidate(response.headers()).await,
             Err(why) if why.may_be_done() => self.invalidate(&HeaderMap::new()).await,

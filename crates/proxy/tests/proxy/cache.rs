@@ -383,6 +383,18 @@ fn requests_say_what_they_accept() {
 }
 
 #[test]
+fn a_client_that_could_speak_http2_is_served_from_the_store() {
+    let origin = Origin::constant("cache-control: max-age=60", "x");
+    let proxy = Proxy::before(&origin.url(), "");
+    // As curl sends it, and cargo with it.
+    let fields = ["connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAMAAABkAAQAAQAAAAIAAAAA"];
+    assert!(proxy.get_with("/", &fields).cache().ends_with("; stored"));
+    assert!(proxy.get_with("/", &fields).is_hit());
+    let other = proxy.get_with("/", &["connection: Upgrade", "upgrade: websocket"]);
+    assert!(other.cache().ends_with("detail=upgrade"), "{}", other.cache());
+}
+
+#[test]
 fn only_if_cached_never_asks() {
     let origin = Origin::constant("cache-control: max-age=60", "x");
     let proxy = Proxy::before(&origin.url(), "");

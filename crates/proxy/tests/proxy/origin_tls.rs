@@ -149,6 +149,7 @@ fn what_cannot_be_trusted_is_refused_at_the_start() {
     for (url, more, start) in [
         ("http://a", &*format!("ca = {file:?}\n"), "origin.ca: `http://a` is not https://"),
         ("http://a", "verify = false\n", "origin.verify: `http://a` is not https://"),
+        ("http://a", "http2 = true\n", "origin.http2: `http://a` is not https://"),
         ("https://a", "ca = \"/no/such\"\n", "origin.ca: /no/such: "),
         ("https://a", &format!("verify = false\nca = {file:?}\n"), "origin.verify: false, and a ca is given"),
         ("https://a", "verify = false\nname = \"a b\"\n", "origin.name: `a b` is no name"),
