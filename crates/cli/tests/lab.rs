@@ -104,13 +104,12 @@ fn a_part_of_a_paper_is_written_among_its_rows() {
     fs::write(folder.path().join("short.toml"), short).unwrap();
     let with = ["reproduce", "damelo", "--only", "D-12", "--spec", "short.toml", "--markdown", "a.md"];
     assert!(refused(&folder, &with).contains("no table of this paper"));
-    let table =
-        "<!-- damelo: begin -->\n\n| D-1 | a | 1 | 1 | 1 | pass |\n\n1 of 1 claims hold.\n\n<!-- damelo: end -->\n";
+    let table = "<!-- damelo: begin -->\n\n| D-1 | a | 1 | 1 | 1 | predicted | pass |\n\n1 of 1 predicted claims hold.\n\n<!-- damelo: end -->\n";
     fs::write(folder.path().join("a.md"), table).unwrap();
     assert!(run(&folder, &with).status.success());
     let text = fs::read_to_string(folder.path().join("a.md")).unwrap();
     assert!(text.contains("| D-1 | a |") && text.matches("| D-12 |").count() == 4, "{text}");
-    assert!(text.contains("1 of 1 claims hold; 4 are not carried over."), "{text}");
+    assert!(text.contains("1 of 1 predicted claims hold; 4 are not carried over."), "{text}");
 }
 
 #[test]

@@ -42,6 +42,10 @@ impl Env for Shared {
         self.options.places.len()
     }
 
+    fn splits_first(&self) -> bool {
+        self.options.splits_first
+    }
+
     fn open_buffers(&self) -> usize {
         self.options.open_buffers
     }

@@ -44,6 +44,8 @@ impl Run<'_> {
         options.cluster_age = plan.cluster_age;
         options.reopening = plan.reopening;
         options.open_buffers = self.whims.open_buffers;
+        // Odd seeds as all were before there was a choice.
+        options.splits_first = !plan.seed.is_multiple_of(2);
         options.read_only = self.whims.read_only;
         options.daemons = Daemons::Manual;
         options.clock = self.clock.clone();

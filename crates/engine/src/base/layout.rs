@@ -200,6 +200,8 @@ pub trait Env: Send + Sync {
     fn mode(&self) -> Mode;
     /// At how many places it lies.
     fn places(&self) -> usize;
+    /// Whether free blocks are to be split before more of the device is taken.
+    fn splits_first(&self) -> bool;
     /// Open buffers of each place that were asked for.
     fn open_buffers(&self) -> usize;
     /// Whether nothing is made durable unasked.

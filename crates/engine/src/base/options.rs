@@ -161,6 +161,11 @@ pub struct Options {
     /// Blocks of 512 bytes of the longest object that shares an area with others of its length, where the preset's
     /// layout has areas (`buddy`); longer ones lie alone. Fixed when the store is made. Default 256, 128 KiB.
     pub threshold: u32,
+    /// Where objects are blocks (`pmflf-ts`, `pmflf-pl`, `pmflf-pfl`, `oba`): larger free blocks are split, but for a
+    /// grain, before more of the device is taken, and blocks are joined while 1.1 times what is allocated is taken.
+    /// Then less of the device is in use. Default false, the paper's order: a free block that is up to 2,000 bytes
+    /// larger is used as it is, then the unused end of the device, and only then larger blocks are split.
+    pub splits_first: bool,
     /// Bytes of a cluster, the unit of writing: a power of two, 16 KiB to 4 MiB. Fixed when the store is
     /// made. Default 256 KiB: 93% of the sequential speed of 1 MiB writes, a quarter of the memory per open buffer;
     /// 64 KiB with `hummingbird` and `damelo`.
@@ -238,6 +243,7 @@ impl Options {
             read_only: false,
             file_mode: PRIVATE,
             threshold: THRESHOLD,
+            splits_first: false,
             cluster: PICAFLOR.cluster(),
             cluster_age: ClusterAge::Unlimited,
             reopening: PICAFLOR.reopening(),
@@ -398,6 +404,7 @@ setters! {
     read_only: bool,
     file_mode: u32,
     threshold: u32,
+    splits_first: bool,
     cluster: u32,
     cluster_age: ClusterAge,
     reopening: Reopening,

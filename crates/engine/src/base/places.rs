@@ -9,6 +9,7 @@ use std::{fmt, io, sync::Arc};
 
 use bytes::Bytes;
 use parking_lot::MutexGuard;
+use picaflor_common::KeyHash;
 use picaflor_device::Folder;
 use picaflor_format::{
     cluster::Row,
@@ -80,6 +81,9 @@ pub trait Places: Send + Sync {
     ) -> Result<Result<(), Blocked>>;
     /// The index does not lead there any more.
     fn release(&self, grain: u64);
+    /// Whether the object there has the key of this hash, all bits of it, and is no part of a large one, as far as that
+    /// can be known without a look at it. Then a delete drops it unread.
+    fn is_known_whole(&self, grain: u64, hash: KeyHash) -> bool;
     /// The object there was read for a get.
     fn note_use(&self, grain: u64);
     /// One step of making room ahead of need. Returns whether there was anything to do.

@@ -22,7 +22,8 @@ use crate::{
 impl Store {
     /// Deletes an object. Returns whether it was there. No later get returns it, and once durable no crash
     /// brings it back. A cache of `damelo` goes by its index alone, without a read: there another key of the same place
-    /// may leave instead of an absent one, and count as it.
+    /// may leave instead of an absent one, and count as it. Where each object has a place of its own, the table of
+    /// places tells keys apart, and what was put since the opening leaves without a read.
     ///
     /// # Errors
     /// [`Error::Io`] after a device failure; [`Error::Refused`] if the store is open for reading only.

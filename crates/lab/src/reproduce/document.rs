@@ -83,11 +83,18 @@ mod tests {
         let only = part("damelo", "D-12").unwrap();
         let apart = Verdict::not_carried("D-12", "what", "1", "why");
         let once = replace_rows(&document, &paper(vec![verdict("D-12", 1.0), apart.clone()]), only).unwrap();
-        let told = "| D-2 | what | 1 | 3 | 0.5 to 1.5 | miss |\n| D-12 | what | 1 | 1 | 0.5 to 1.5 | pass |\n| D-12 |";
+        let told = "| D-2 | what | 1 | 3 | 0.5 to 1.5 | predicted | miss |\n\
+                    | D-12 | what | 1 | 1 | 0.5 to 1.5 | predicted | pass |\n| D-12 |";
         assert!(once.contains(told), "{once}");
-        assert!(once.contains("2 of 3 claims hold; 1 are not carried over.") && once.ends_with("behind\n"), "{once}");
+        assert!(
+            once.contains("2 of 3 predicted claims hold; 1 are not carried over.") && once.ends_with("behind\n"),
+            "{once}"
+        );
         let twice = replace_rows(&once, &paper(vec![verdict("D-12", 9.0)]), only).unwrap();
-        assert!(twice.contains("\n1 of 3 claims hold.\n") && twice.matches("| D-12 |").count() == 1, "{twice}");
+        assert!(
+            twice.contains("\n1 of 3 predicted claims hold.\n") && twice.matches("| D-12 |").count() == 1,
+            "{twice}"
+        );
         // What is written whole is the same.
         let all = paper(vec![verdict("D-1", 1.0), verdict("D-2", 3.0), verdict("D-12", 9.0)]);
         assert_eq!(replace_table(&document, "damelo", &all.markdown()), twice);
@@ -97,10 +104,11 @@ mod tests {
 
     #[test]
     fn a_count_is_what_its_text_says() {
-        for tally in [Tally::default(), Tally { passed: 1, claims: 2, apart: 0, twice: 3 }] {
+        for tally in [Tally::default(), Tally { kinds: [(1, 2), (0, 3), (0, 0), (4, 5)], apart: 0, twice: 3 }] {
             assert_eq!(Tally::parse(&tally.to_string()), Some(tally));
         }
-        assert_eq!(Tally::parse("11 of many claims hold."), None);
+        assert_eq!(Tally::parse("11 of many predicted claims hold."), None);
+        assert_eq!(Tally::parse("11 of 16 claims hold."), None, "of a time when kinds were not told apart");
         assert_eq!(Tally::parse("something else"), None);
     }
 }

@@ -14,6 +14,8 @@ pub struct How {
     pub quick: bool,
     /// This part of the paper alone.
     pub only: Option<Part>,
+    /// Added to each seed of the paper's runs.
+    pub seed: u64,
 }
 
 impl How {

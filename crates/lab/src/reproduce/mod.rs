@@ -6,18 +6,24 @@
 mod damelo;
 mod document;
 mod files;
+mod flip;
 mod how;
 mod hummingbird;
 mod markatos;
+mod origin;
 mod pmflf;
+mod provenance;
 mod reproduction;
 mod sears;
+mod seeds;
 mod tally;
 mod verdict;
 
 pub use self::{
     document::{replace_rows, replace_table},
+    flip::Flip,
     how::{How, Part, Progress},
+    origin::{Kind, Origin},
     reproduction::Reproduction,
     verdict::{Grid, Verdict},
 };
@@ -49,7 +55,7 @@ pub const PAPERS: [&str; 5] = ["markatos", "pmflf", "hummingbird", "damelo", "se
 /// # Errors
 /// If a run fails, or there is no such paper.
 pub fn reproduce(paper: &str, spec: Option<&str>, how: How, progress: Progress<'_>) -> Result<Reproduction> {
-    match (paper, spec) {
+    let done = match (paper, spec) {
         ("markatos", None) => markatos::reproduce(how, progress),
         ("pmflf", None) => pmflf::reproduce(how, progress),
         ("sears", None) => sears::reproduce(how, progress),
@@ -57,7 +63,34 @@ pub fn reproduce(paper: &str, spec: Option<&str>, how: How, progress: Progress<'
         ("damelo", spec) => damelo::reproduce(spec.unwrap_or(damelo::SPEC), how, progress),
         (paper, Some(_)) if PAPERS.contains(&paper) => Err(without_file(paper)),
         _ => Err(Error::experiment(paper, format!("no such paper; there are: {}", PAPERS.join(", ")))),
+    };
+    done.map(Reproduction::with_origins)
+}
+
+/// Runs a paper with as many seeds, one after the other; the first is the one that [`reproduce`] takes. Returns what
+/// that came to, with what flips.
+///
+/// # Errors
+/// As [`reproduce`]; for a paper that draws nothing by a seed.
+pub fn reproduce_seeds(
+    paper: &str,
+    spec: Option<&str>,
+    how: How,
+    seeds: u64,
+    progress: Progress<'_>,
+) -> Result<Reproduction> {
+    if paper == "sears" && seeds > 1 {
+        return Err(Error::experiment(paper, "its runs lie on real files, and were not made to differ by a seed"));
     }
+    let run = |seed| reproduce(paper, spec, How { seed: how.seed + seed, ..how }, progress);
+    let mut runs: Vec<Reproduction> = (0..seeds.max(1)).map(run).collect::<Result<_>>()?;
+    let flips = seeds::flips(&runs);
+    let predicted = runs.iter().map(|run| run.count(Kind::Predicted).0).collect();
+    let mut first = runs.swap_remove(0);
+    if seeds > 1 {
+        (first.flips, first.predicted_by_seed) = (flips, predicted);
+    }
+    Ok(first)
 }
 
 /// The file of machines and systems that a paper's runs take; `None`, if this is not the name of a paper.
@@ -105,9 +138,12 @@ mod tests {
         let verdict = Verdict::of("M-8", "one", "10x", (5.0, 11.0), Some(10.0));
         let twice = Verdict::of("M-20", "one again", "10x", (5.0, 11.0), Some(10.0)).counted_as("M-8");
         let paper = Reproduction { verdicts: vec![verdict, twice], ..Reproduction::default() };
-        assert_eq!((paper.passed(), paper.claims()), (1, 1));
+        assert_eq!(paper.count(Kind::Predicted), (1, 1));
         let text = paper.markdown();
-        assert!(text.contains("| pass, as M-8 |") && text.contains("1 of 1 claims hold; 1 are judged twice"), "{text}");
+        assert!(
+            text.contains("| pass, as M-8 |") && text.contains("1 of 1 predicted claims hold; 1 are judged twice"),
+            "{text}"
+        );
         for (id, what, before) in markatos::JUDGED_BEFORE {
             assert!(markatos::CLAIMS.iter().any(|claim| (claim.id, claim.what) == (id, what)), "{what}");
             assert!(markatos::CLAIMS.iter().any(|claim| claim.id == before), "{before}");

@@ -5,6 +5,9 @@ use std::{fs, path::Path};
 use serde::Serialize;
 
 use super::{
+    flip::Flip,
+    origin::Kind,
+    provenance,
     tally::Tally,
     verdict::{Grid, Verdict},
 };
@@ -19,6 +22,12 @@ pub struct Reproduction {
     pub verdicts: Vec<Verdict>,
     /// Tables of the paper beside ours.
     pub grids: Vec<Grid>,
+    /// Of a run with several seeds: what holds with some of them and with others does not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flips: Vec<Flip>,
+    /// The same: how many predicted claims hold, by seed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub predicted_by_seed: Vec<usize>,
     /// Drawings of its report.
     #[serde(skip)]
     pub(super) drawings: Vec<String>,
@@ -36,7 +45,26 @@ pub(super) enum Results {
     Lines(&'static str, serde_json::Value),
 }
 
-const HEAD: [&str; 6] = ["id", "what", "published", "ours", "band", ""];
+const HEAD: [&str; 7] = ["id", "what", "published", "ours", "band", "from", ""];
+const MARKS: &str =
+    "Behind a number (c) says that it is calibrated, (i) that it is an input; the others are predicted.";
+
+/// A paragraph in lines of the house's length.
+fn filled(text: &str) -> String {
+    const COLUMNS: usize = 120;
+    let (mut lines, mut width) = (String::new(), 0);
+    for word in text.split_whitespace() {
+        let len = word.chars().count();
+        match width {
+            0 => {}
+            _ if width + 1 + len > COLUMNS => (lines, width) = (lines + "\n", 0),
+            _ => (lines, width) = (lines + " ", width + 1),
+        }
+        lines += word;
+        width += len;
+    }
+    lines + "\n"
+}
 
 impl Reproduction {
     /// All verdicts, those of the tables included.
@@ -44,15 +72,34 @@ impl Reproduction {
         self.verdicts.iter().chain(self.grids.iter().flat_map(Grid::verdicts))
     }
 
-    /// How many claims there are, those of the tables included; left out are those that were not carried over, and the
-    /// second time of those that are judged twice.
-    pub fn claims(&self) -> usize {
-        self.all().filter(|verdict| verdict.counts()).count()
+    /// Says of each claim where our number comes from.
+    pub(super) fn with_origins(mut self) -> Self {
+        let Self { paper, verdicts, grids, .. } = &mut self;
+        let cells = grids.iter_mut().flat_map(|grid| &mut grid.rows).flat_map(|row| &mut row.1);
+        for verdict in verdicts.iter_mut().chain(cells) {
+            verdict.origin = provenance::origin(paper, verdict.id, &verdict.what);
+        }
+        self
     }
 
-    /// How many of the claims hold.
-    pub fn passed(&self) -> usize {
-        self.all().filter(|verdict| verdict.counts() && verdict.pass).count()
+    /// How many claims of a kind hold, and how many there are, those of the tables included; left out are those that
+    /// were not carried over, and the second time of those that are judged twice.
+    pub fn count(&self, kind: Kind) -> (usize, usize) {
+        let all = || self.all().filter(|verdict| verdict.counts() && verdict.origin.kind == kind);
+        (all().filter(|verdict| verdict.pass).count(), all().count())
+    }
+
+    /// How many claims are what.
+    pub(super) fn tally(&self) -> Tally {
+        let count = |which: fn(&Verdict) -> bool| self.all().filter(|one| which(one)).count();
+        let apart = count(|one| one.not_carried.is_some());
+        let twice = count(|one| one.counted.is_some());
+        Tally { kinds: Kind::ALL.map(|kind| self.count(kind)), apart, twice }
+    }
+
+    /// How many claims are what, in words.
+    pub fn summary(&self) -> String {
+        self.tally().to_string()
     }
 
     /// As tables of Markdown.
@@ -65,26 +112,44 @@ impl Reproduction {
         let verdicts: Vec<_> = self.verdicts.iter().map(Verdict::cells).collect();
         let mut text = table(&HEAD.map(String::from), &verdicts);
         for grid in &self.grids {
-            text += &format!("{}\n\n{}", grid.title, table(&grid.head, &grid.cells()));
+            text += &format!("{}\n{}", filled(&grid.title), table(&grid.head, &grid.cells()));
         }
-        let count = |which: &dyn Fn(&Verdict) -> bool| self.all().filter(|one| which(one)).count();
-        let tally = Tally {
-            passed: self.passed(),
-            claims: self.claims(),
-            apart: count(&|one| one.not_carried.is_some()),
-            twice: count(&|one| one.counted.is_some()),
-        };
-        format!("{text}{tally}\n")
+        if !self.grids.is_empty() {
+            text += &format!("{}\n", filled(MARKS));
+        }
+        format!("{text}{}\n", self.tally())
+    }
+
+    /// What flips between seeds, line by line, if there were several.
+    pub fn flips_shown(&self) -> Vec<String> {
+        if self.predicted_by_seed.is_empty() {
+            return Vec::new();
+        }
+        let held: Vec<_> = self.predicted_by_seed.iter().map(ToString::to_string).collect();
+        let head = format!(
+            "{} seeds: {} predicted claims hold; {} verdicts flip{}",
+            held.len(),
+            held.join(", "),
+            self.flips.len(),
+            if self.flips.is_empty() { "." } else { ":" }
+        );
+        std::iter::once(head).chain(self.flips.iter().map(Flip::line)).collect()
     }
 
     /// As a page.
     pub fn html(&self) -> String {
-        let mut page = Page::new(&format!("{}: {} of {} claims hold", self.paper, self.passed(), self.claims()));
+        let (passed, claims) = self.count(Kind::Predicted);
+        let mut page = Page::new(&format!("{}: {passed} of {claims} predicted claims hold", self.paper));
+        page.text(&self.summary());
         page.table(&HEAD, &self.verdicts.iter().map(Verdict::cells).collect::<Vec<_>>());
         for grid in &self.grids {
             page.text(&grid.title);
             page.table(&grid.head.iter().map(String::as_str).collect::<Vec<_>>(), &grid.cells());
         }
+        if !self.grids.is_empty() {
+            page.text(MARKS);
+        }
+        self.flips_shown().iter().for_each(|line| page.text(line));
         self.drawings.iter().for_each(|svg| page.drawing(svg));
         page.finish()
     }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::origin::Origin;
 use crate::draw::short;
 
 /// One published number, and ours.
@@ -25,6 +26,8 @@ pub struct Verdict {
     /// Where the same number was judged before, if it was: it is shown here, and counts there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted: Option<&'static str>,
+    /// Where our number comes from.
+    pub origin: Origin,
 }
 
 /// A statement that holds or does not.
@@ -61,7 +64,8 @@ impl Verdict {
     ) -> Self {
         let ours = ours.filter(|value| value.is_finite());
         let pass = ours.is_some_and(|value| (band.0..=band.1).contains(&value));
-        Self { id, what: what.into(), published: published.into(), ours, band, pass, not_carried: None, counted: None }
+        let (what, published, origin) = (what.into(), published.into(), Origin::PREDICTED);
+        Self { id, what, published, ours, band, pass, not_carried: None, counted: None, origin }
     }
 
     /// What cannot be held against anything here, and why.
@@ -126,7 +130,9 @@ impl Verdict {
             None => "miss",
         };
         let verdict = self.counted.map_or_else(|| verdict.into(), |id| format!("{verdict}, as {id}"));
-        vec![self.id.into(), self.what.clone(), self.published.clone(), self.shown(), self.band_shown(), verdict]
+        let from = self.not_carried.map_or_else(|| self.origin.shown(), |_| "-".into());
+        let (ours, band) = (self.shown(), self.band_shown());
+        vec![self.id.into(), self.what.clone(), self.published.clone(), ours, band, from, verdict]
     }
 }
 
@@ -142,11 +148,12 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Cells as text: the published value and ours, with a mark where ours is out of its band.
+    /// Cells as text: the published value and ours, with a mark where ours is out of its band, and one where it is no
+    /// prediction.
     pub(super) fn cells(&self) -> Vec<Vec<String>> {
         let cell = |verdict: &Verdict| {
             let mark = if verdict.pass { "" } else { " ✗" };
-            format!("{} / {}{mark}", verdict.published, verdict.shown())
+            format!("{} / {}{mark}{}", verdict.published, verdict.shown(), verdict.origin.mark())
         };
         let row = |(names, verdicts): &(Vec<String>, Vec<Verdict>)| {
             let cells: Vec<_> = names.iter().cloned().chain(verdicts.iter().map(cell)).collect();

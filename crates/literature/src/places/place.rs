@@ -221,11 +221,11 @@ impl InPlace {
         self.write_parts(u64::from(slot) * SLOT, [&[0; SLOT as usize], &[]])
     }
 
-    /// Adds a row to the table, which may grow.
-    pub(super) fn enter_row(&self, place: Place) {
+    /// Adds the row of an object, a `whole` one or not, to the table, which may grow.
+    pub(super) fn enter_row(&self, place: Place, whole: bool) {
         match self.extents.growth() {
-            0 => self.extents.enter(place),
-            more => self.env.claim_memory(more, &mut || self.extents.enter(place)),
+            0 => self.extents.enter(place, whole),
+            more => self.env.claim_memory(more, &mut || self.extents.enter(place, whole)),
         }
         if self.account() {
             self.env.shrink_memory();

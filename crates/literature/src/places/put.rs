@@ -70,7 +70,7 @@ impl InPlace {
             Some(files) => self.write_file(files, place, &header, &frame)?,
         }
         // Before the index has it: what drops the entry finds the row.
-        self.enter_row(place);
+        self.enter_row(place, header.kind == Kind::Whole);
         if !volume.enter(draft.hash, place.grain(), place.grains(), old) {
             self.extents.release(slot);
             return Ok(Err(Blocked::Moved));

@@ -7,6 +7,7 @@ use picaflor::{
     CheckReport, Result, VolumeReceipt,
     layout::{Blocked, Draft, Fill, IndexEntry, Overlay, Placement, Places, RoomEnv, VolumeEnv},
 };
+use picaflor_common::KeyHash;
 use picaflor_format::{frame::Header, journal::Page, zone::SLOT};
 
 use super::place::{InPlace, slot_of};
@@ -79,6 +80,10 @@ impl Places for InPlace {
     fn release(&self, grain: u64) {
         self.extents.release(slot_of(grain));
         self.remove_if_careless();
+    }
+
+    fn is_known_whole(&self, grain: u64, hash: KeyHash) -> bool {
+        self.extents.is_known_whole(slot_of(grain), hash.0)
     }
 
     fn note_use(&self, grain: u64) {

@@ -134,7 +134,7 @@ struct Opened {
 
 impl Opened {
     fn open(device: Arc<dyn Device>, method: Method, env: &dyn Env, block: &Superblock) -> Result<Self> {
-        let mut blocks = BlockOptions::sparing();
+        let mut blocks = if env.splits_first() { BlockOptions::sparing() } else { BlockOptions::default() };
         blocks.method = method;
         blocks.pool = (env.memory() / 16).min(4 << 20) as usize;
         blocks.create = block.durable == 0;

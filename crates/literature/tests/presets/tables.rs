@@ -467,3 +467,40 @@ fn a_damaged_entry_is_reported_and_never_another_answer() {
     assert_eq!(read(&store, &key(17)).unwrap(), b"anew");
     assert!(store.check(|_, _| {}).is_clean());
 }
+
+/// Bytes of the device up to the last that is not zero.
+fn reached(device: &MemoryDevice) -> u64 {
+    let mut bytes = vec![0; device.capacity() as usize];
+    device.read(0, &mut bytes).unwrap();
+    bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0) as u64
+}
+
+#[test]
+fn the_papers_order_takes_the_end_of_the_device_before_it_splits_and_ours_is_an_option() {
+    for preset in TABLES {
+        let taken = |splits_first| {
+            let device = memory(64 * MIB, 512);
+            let options = by_hand(preset, Arc::clone(&device) as Arc<dyn Device>).splits_first(splits_first);
+            let mut store = Store::open(options.clone()).unwrap();
+            for round in 0..12 {
+                if round == 6 {
+                    // Whichever it was before, a store may be opened with the other, and with this one again.
+                    for splits_first in [!splits_first, splits_first] {
+                        store.close().unwrap();
+                        store = Store::open(options.clone().splits_first(splits_first)).unwrap();
+                    }
+                }
+                for i in 0..300 {
+                    store.put(&key(i), &body(i + round, 100 + ((i * 37 + round * 1009) % 9000) as usize)).unwrap();
+                }
+            }
+            for i in 0..300 {
+                assert_eq!(read(&store, &key(i)).unwrap(), body(i + 11, 100 + ((i * 37 + 11 * 1009) % 9000) as usize));
+            }
+            store.close().unwrap();
+            reached(&device)
+        };
+        let (paper, ours) = (taken(false), taken(true));
+        assert!(paper > ours + ours / 10, "{preset}: {paper} and {ours} bytes");
+    }
+}

@@ -1,10 +1,10 @@
 //! Put, get, delete, contains, keys, flush, close, open again.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use picaflor::{
     Extent, Mode, Store, TryGet,
-    device::{AlignedBuf, Device},
+    device::{AlignedBuf, CountedDevice, Device},
 };
 
 use crate::common::{IN_PLACE, MIB, body, by_hand, key, memory, plain, read};
@@ -171,6 +171,40 @@ fn where_an_object_lies_is_said_of_those_that_lie_on_a_device_by_themselves() {
             }
             let of = |extent: &Extent| all[extent.offset as usize..][..extent.len as usize].to_vec();
             assert!(extents.iter().flat_map(of).eq(wanted), "{preset} {i}: {extents:?}");
+        }
+    }
+}
+
+#[test]
+fn what_was_put_since_the_opening_is_deleted_without_a_read_and_large_objects_whole() {
+    const N: u64 = 1500;
+    for preset in IN_PLACE {
+        for mode in [Mode::Cache, Mode::Store] {
+            // Blocks as short as slots: neither a commit nor a wipe reads what lies beside.
+            let device = Arc::new(CountedDevice::new(memory(64 * MIB, 512)));
+            let options = by_hand(preset, Arc::clone(&device) as Arc<dyn Device>).mode(mode);
+            let store = Store::open(options.clone()).unwrap();
+            store.put(&key(N), &body(N, 5 << 20)).unwrap();
+            let large = store.stats().live_bytes;
+            (0..N).for_each(|i| store.put(&key(i), &body(i, 3000)).unwrap());
+            store.flush().unwrap();
+            let before = device.counts().reads;
+            for i in 0..N {
+                assert_eq!(store.delete(&key(i)).unwrap(), i < N, "{preset} {mode:?} {i}");
+                assert!(!store.delete(&key(N + 1 + i)).unwrap(), "{preset} {mode:?}: {i} was never there");
+            }
+            assert_eq!(device.counts().reads, before, "{preset} {mode:?}");
+            assert_eq!(store.stats().live_bytes, large, "{preset} {mode:?}");
+            assert!(store.delete(&key(N)).unwrap(), "{preset} {mode:?}");
+            assert_eq!(store.stats().live_bytes, 0, "{preset} {mode:?}: its pieces went with it");
+            // What an opening found is looked at: it may be large.
+            store.put(&key(N), &body(N, 5 << 20)).unwrap();
+            store.put(&key(0), &body(7, 3000)).unwrap();
+            store.close().unwrap();
+            let store = Store::open(options).unwrap();
+            assert!((1..N).all(|i| read(&store, &key(i)).is_none()), "{preset} {mode:?}");
+            assert!(store.delete(&key(0)).unwrap() && store.delete(&key(N)).unwrap(), "{preset} {mode:?}");
+            assert_eq!(store.stats().live_bytes, 0, "{preset} {mode:?}");
         }
     }
 }

@@ -158,6 +158,7 @@ Examples:
       picaflor lab reproduce damelo --only D-12            # the proxy test, on this machine's time
       picaflor lab reproduce hummingbird --only H-9        # the other proxy test, in virtual time
       picaflor lab reproduce markatos --markdown docs/literature/markatos.md
+      picaflor lab reproduce pmflf --seeds 5               # which verdicts are the seed's
 
 docs/literature/ has a page for each paper, with what became of each claim. Runs are in virtual time, but for D-12: that
 starts an origin, clients and the proxy, on loopback addresses of this machine, and lays their stores in the folder for
@@ -185,6 +186,9 @@ pub(crate) struct Reproduce {
     /// A hundredth of everything: shows that it runs, and nothing else
     #[arg(long)]
     quick: bool,
+    /// Run with so many seeds, one after the other, and name the verdicts that are not the same with all of them
+    #[arg(long, value_name = "N", conflicts_with = "markdown")]
+    seeds: Option<NonZero<u64>>,
     /// Take machines, systems and scale from this file instead of the one that `lab list --show PAPER` prints
     #[arg(long, value_name = "FILE")]
     spec: Option<PathBuf>,
@@ -211,8 +215,9 @@ impl Reproduce {
         });
         let spec = spec.transpose()?;
         let bar = output::steps(self.paper.clone());
-        let how = reproduce::How { jobs: self.jobs, quick: self.quick, only };
-        let done = reproduce::reproduce(&self.paper, spec.as_deref(), how, &|name, more, total| {
+        let how = reproduce::How { jobs: self.jobs, quick: self.quick, only, seed: 0 };
+        let seeds = self.seeds.map_or(1, NonZero::get);
+        let done = reproduce::reproduce_seeds(&self.paper, spec.as_deref(), how, seeds, &|name, more, total| {
             if bar.message() != name {
                 bar.set_message(name.to_owned());
                 bar.reset();
@@ -244,10 +249,11 @@ impl Reproduce {
             };
             let (ours, band) = (verdict.shown(), verdict.band_shown());
             let (id, what, published) = (verdict.id, &verdict.what, &verdict.published);
-            out.line(format!("{id:5} {pass}  {published:>10}  ours {ours:>8}  ({band})  {what}"))?;
+            let from = verdict.origin.kind.name();
+            out.line(format!("{id:5} {pass}  {from:10} {published:>10}  ours {ours:>8}  ({band})  {what}"))?;
         }
-        let (passed, all) = (done.passed(), done.claims());
-        out.line(format!("\n{passed} of {all} claims hold; {:.0} s", begin.elapsed().as_secs_f64()))?;
+        out.line(format!("\n{}\n{:.0} s", done.summary(), begin.elapsed().as_secs_f64()))?;
+        done.flips_shown().into_iter().try_for_each(|line| out.line(line))?;
         out.flush()
     }
 }

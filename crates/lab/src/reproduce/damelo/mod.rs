@@ -49,6 +49,7 @@ const DELETE: Stage = |stages| stages.delete_ms;
 
 pub(super) fn reproduce(text: &str, how: How, progress: Progress<'_>) -> Result<Reproduction> {
     let mut spec = Spec::parse(text)?;
+    spec.seed += how.seed;
     if how.quick {
         // Where pages are large, a pool has to hold some of them all the same.
         spec.objects /= 16;

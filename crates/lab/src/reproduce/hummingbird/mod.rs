@@ -36,6 +36,7 @@ pub(super) const PARTS: [&[&str]; 3] =
 
 pub(super) fn reproduce(text: &str, how: How, progress: Progress<'_>) -> Result<Reproduction> {
     let mut spec = Spec::parse(text)?;
+    spec.seed += how.seed;
     if how.quick {
         // A smaller part has no room for a group of blocks; so only its beginning.
         spec.parts = spec.parts.max(QUICK);

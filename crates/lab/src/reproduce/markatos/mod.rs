@@ -28,7 +28,8 @@ pub(super) fn reproduce(how: How, progress: Progress<'_>) -> Result<Reproduction
     let mut taken = Vec::new();
     for name in EXPERIMENTS {
         let spec = experiment::find(name)?;
-        let spec = if how.quick { spec.quickly() } else { spec };
+        let mut spec = if how.quick { spec.quickly() } else { spec };
+        spec.seeds.iter_mut().for_each(|seed| *seed += how.seed);
         let rows = experiment::run(&spec, how.jobs, &|more, total| progress(name, more, total))?;
         results.rows.insert(name.into(), rows.clone());
         taken.push(reproduction::Results::Experiment(Box::new(spec), rows));

@@ -150,9 +150,9 @@ pub(super) struct Nt {
 pub(super) struct Phases(pub(super) usize, pub(super) usize, pub(super) usize);
 
 /// §3.2: allocations, each written; replacements of an object at random; reads of one.
-pub(super) fn nt(sizes: Sizes, phases: Phases, forced: bool) -> Result<Nt> {
+pub(super) fn nt(sizes: Sizes, phases: Phases, forced: bool, seed: u64) -> Result<Nt> {
     let Phases(objects, replacements, reads) = phases;
-    let sizes = sizes.of(1, objects + replacements);
+    let sizes = sizes.of(seed, objects + replacements);
     let rig = || Rig::new(DESKTOP, NT);
     let in_file = {
         let rig = rig()?;
@@ -249,10 +249,10 @@ pub(super) struct Linux {
 }
 
 /// §3.1: objects are written, rewritten, read by name, and gone through; then the rewriting again, for Figure 12.
-pub(super) fn linux(objects: usize, forced: bool) -> Result<Linux> {
+pub(super) fn linux(objects: usize, forced: bool, seed: u64) -> Result<Linux> {
     let sizes = Sizes::Olympic.of(3, objects);
     let mut order: Vec<usize> = (0..objects).collect();
-    let mut dice = Dice::new(4, 13);
+    let mut dice = Dice::new(seed, 13);
     (1..objects).rev().for_each(|at| order.swap(at, dice.below(at as u64 + 1) as usize));
     let (files, tables) = (linux_files(&sizes, &order, forced)?, linux_tables(&sizes, &order, forced)?);
     Ok(Linux { ms: [files.0, tables.0], space: [files.1, tables.1] })

@@ -83,27 +83,29 @@ fn measure(how: How, progress: Progress<'_>) -> Result<Measured> {
         site: odg::Site::default(),
     });
     let total = jobs.len() as u64;
+    // Seeds of kinds of runs lie side by side.
+    let seed = |own: u64| own + 100 * how.seed;
     experiment::spread(&jobs, how.jobs, |job| {
         match *job {
             Job::Shape(a, c) => {
                 let load =
                     Load { alpha: ALPHAS[a], cutoff: CUTOFFS[c], live: 100_000 / part, replacements: 500_000 / part };
-                let found = runs::replace(load, 1)?;
+                let found = runs::replace(load, seed(1))?;
                 measured.lock().shape[a][c] = found;
             }
             Job::Scale(n, a) => {
                 let live = LIVE[n].div_ceil(part);
                 let load = Load { alpha: 1.0, cutoff: 10, live, replacements: REPLACED[a] / part };
-                let found = runs::replace(load, 2)?;
+                let found = runs::replace(load, seed(2))?;
                 measured.lock().scale[n][a] = found;
             }
             Job::Batch(t) => {
-                let found = runs::batches(THRESHOLDS[t], BATCH, 40_000 / part, 40_000 / part, 3)?;
+                let found = runs::batches(THRESHOLDS[t], BATCH, 40_000 / part, 40_000 / part, seed(3))?;
                 measured.lock().batched[t] = found;
             }
             Job::Nt(sizes, forced) => {
                 let phases = Phases(100_000 / part, 20_000 / part, 100_000 / part);
-                let found = beside::nt(SIZES[sizes], phases, forced)?;
+                let found = beside::nt(SIZES[sizes], phases, forced, seed(1))?;
                 measured.lock().nt[usize::from(!forced)][sizes] = found;
             }
             Job::Site => {
@@ -111,7 +113,7 @@ fn measure(how: How, progress: Progress<'_>) -> Result<Measured> {
                 measured.lock().site = found;
             }
             Job::Linux(forced) => {
-                let found = beside::linux(27_800 / part, forced)?;
+                let found = beside::linux(27_800 / part, forced, seed(4))?;
                 measured.lock().linux[usize::from(!forced)] = found;
             }
         }

@@ -60,25 +60,18 @@ fn reads(runs: &Runs, can: bool) -> Vec<Verdict> {
         of_files(
             can,
             "S-1",
-            "young, 10 MB: files for rows (predicted)",
+            "young, 10 MB: files for rows",
             "more than 1",
             least(1.0),
             files_for_rows(runs, "10M", false),
         ),
         Verdict::not_carried("S-2", "bulk load, 512 KB", "17.7 and 10.1 MB/s", THEIRS),
-        of_files(
-            can,
-            "S-3",
-            "old, 1 MB: files for rows (predicted)",
-            "more than 1",
-            least(1.0),
-            files_for_rows(runs, "1M", true),
-        ),
+        of_files(can, "S-3", "old, 1 MB: files for rows", "more than 1", least(1.0), files_for_rows(runs, "1M", true)),
         beside("S-3", "old, 256 KB: files for rows", "about 1", files_for_rows(runs, "256K", true)),
-        Verdict::of("S-4", "rows of 256 KB: rate, old for young (predicted)", "0.5", around(0.5, 0.3), {
+        Verdict::of("S-4", "rows of 256 KB: rate, old for young", "0.5", around(0.5, 0.3), {
             kept(runs.rates("rows-256K"))
         }),
-        Verdict::of("S-4", "rows of 1 MB: rate, old for young (predicted)", "0.5", around(0.5, 0.3), {
+        Verdict::of("S-4", "rows of 1 MB: rate, old for young", "0.5", around(0.5, 0.3), {
             kept(runs.rates("rows-1M"))
         }),
     ]
@@ -90,12 +83,12 @@ fn shapes(runs: &Runs, can: bool) -> Vec<Verdict> {
         of_files(
             can,
             "S-5",
-            "files of 10 MB: growth of fragments, second half for first (predicted)",
+            "files of 10 MB: growth of fragments, second half for first",
             "levels off",
             most(0.6),
             growth(runs.fragments("files-10M")),
         ),
-        Verdict::of("S-5", "rows of 10 MB: the same (predicted)", "nearly linear", (0.6, 1.6), {
+        Verdict::of("S-5", "rows of 10 MB: the same", "nearly linear", (0.6, 1.6), {
             growth(runs.fragments("rows-10M"))
         }),
         Verdict::not_carried(
@@ -104,8 +97,8 @@ fn shapes(runs: &Runs, can: bool) -> Vec<Verdict> {
             "shape",
             "no volume is made fragmented before it is filled",
         ),
-        of_files(can, "S-6", "files of 256 KB: fragments (predicted)", "4", four, runs.last("files-256K")),
-        Verdict::of("S-6", "rows of 256 KB: fragments (predicted)", "4", four, runs.last("rows-256K")),
+        of_files(can, "S-6", "files of 256 KB: fragments", "4", four, runs.last("files-256K")),
+        Verdict::of("S-6", "rows of 256 KB: fragments", "4", four, runs.last("rows-256K")),
         Verdict::not_carried("S-7", "writes in bulk are faster than reads after it", "shape", THEIRS),
     ]
 }
@@ -117,16 +110,16 @@ fn lengths_and_requests(runs: &Runs, can: bool) -> Vec<Verdict> {
         of_files(
             can,
             "S-8",
-            "files: fragments of lengths that vary for one length (predicted)",
+            "files: fragments of lengths that vary for one length",
             "about 1",
             alike,
             of("files-10M-uniform", "files-10M"),
         ),
-        Verdict::of("S-8", "rows: the same (predicted)", "about 1", alike, of("rows-10M-uniform", "rows-10M")),
+        Verdict::of("S-8", "rows: the same", "about 1", alike, of("rows-10M-uniform", "rows-10M")),
         of_files(
             can,
             "S-8",
-            "fragments of 10 MB, rows for files (predicted)",
+            "fragments of 10 MB, rows for files",
             "more than 1",
             least(1.0),
             of("rows-10M", "files-10M"),
@@ -134,19 +127,12 @@ fn lengths_and_requests(runs: &Runs, can: bool) -> Vec<Verdict> {
         of_files(
             can,
             "S-9",
-            "files of 1 MB: fragments with requests of 16 KB for 256 KB (predicted)",
+            "files of 1 MB: fragments with requests of 16 KB for 256 KB",
             "another",
             least(1.25),
             of("files-1M-16K", "files-1M-256K"),
         ),
-        of_files(
-            can,
-            "S-9",
-            "files of 1 MB, forced once: fragments (predicted)",
-            "another",
-            most(1.2),
-            runs.last(WHOLE),
-        ),
+        of_files(can, "S-9", "files of 1 MB, forced once: fragments", "another", most(1.2), runs.last(WHOLE)),
     ]
 }
 
@@ -159,7 +145,7 @@ fn volumes(runs: &Runs, can: bool) -> Vec<Verdict> {
         of_files(
             can,
             "S-11",
-            "files of 1 MB, 200 free objects for 50 (predicted)",
+            "files of 1 MB, 200 free objects for 50",
             "about 1",
             around(1.0, 0.25),
             of("files-1M-large", "files-1M"),
@@ -167,7 +153,7 @@ fn volumes(runs: &Runs, can: bool) -> Vec<Verdict> {
         of_files(
             can,
             "S-12",
-            "files of 1 MB, 6 free objects for 200 (predicted)",
+            "files of 1 MB, 6 free objects for 200",
             "more than 1",
             least(1.1),
             of("files-1M-small", "files-1M-large"),
@@ -176,7 +162,7 @@ fn volumes(runs: &Runs, can: bool) -> Vec<Verdict> {
         Verdict::not_carried("S-14", "bounds from the literature on malloc", "several", "cited by the paper"),
         Verdict::of(
             "own",
-            "`picaflor-store`, 1 MB, told the length, 75% full: fragments (own bar)",
+            "`picaflor-store`, 1 MB, told the length, 75% full: fragments",
             "none",
             (1.0, 1.2),
             runs.last(OURS),

@@ -68,8 +68,13 @@ struct Row {
     slots: u32,
     older: u32,
     newer: u32,
+    /// When it was used, as the table counts, and [`WHOLE`].
     used: u64,
 }
+
+/// Of [`Row::used`]: it is known that the object is whole, not a piece of one or what says how one is cut. Only rows of
+/// this opening say so.
+const WHOLE: u64 = 1 << 63;
 
 /// Slots whose row is gone.
 #[derive(Clone, Copy)]
@@ -168,12 +173,19 @@ impl Extents {
         table.vacant.len() * 10 < table.rows.len()
     }
 
-    /// An object lies there now.
-    pub(crate) fn enter(&self, place: Place) {
+    /// An object lies there now, a `whole` one or not.
+    pub(crate) fn enter(&self, place: Place, whole: bool) {
         let mut table = self.table.lock();
         table.tick += 1;
-        let used = table.tick;
+        let used = table.tick | if whole { WHOLE } else { 0 };
         table.enter(place, used);
+    }
+
+    /// Whether the object at this slot has the key of this hash, and is known to be whole.
+    pub(crate) fn is_known_whole(&self, slot: u32, hash: u128) -> bool {
+        let table = self.table.lock();
+        let row = table.at.get(&mixed(slot)).map(|id| table.rows[*id as usize]);
+        row.is_some_and(|row| row.used & WHOLE != 0 && row.place().hash == hash)
     }
 
     /// The object at this slot is no longer anybody's; returns whether one was.
@@ -213,7 +225,9 @@ impl Extents {
         if let Some(&id) = table.at.get(&mixed(slot)) {
             table.unlink(id);
             table.tick += 1;
-            table.rows[id as usize].used = table.tick;
+            let tick = table.tick;
+            let used = &mut table.rows[id as usize].used;
+            *used = tick | *used & WHOLE;
             table.link(id);
         }
     }
@@ -247,7 +261,7 @@ impl Extents {
         let rows = table.rows.iter().skip(slice as usize * SLICE).take(SLICE);
         let words = |row: &Row| {
             let Place { hash, slot, slots } = row.place();
-            PlaceRow { hash, slot, slots, used: row.used }.words()
+            PlaceRow { hash, slot, slots, used: row.used & !WHOLE }.words()
         };
         rows.filter(|row| row.slots > 0).flat_map(words).collect()
     }
@@ -263,6 +277,8 @@ impl Extents {
         let mut table = self.table.lock();
         rows.sort_unstable_by_key(|row| row.slot);
         rows.retain(|row| row.slots > 0 && table.take_at(row.slot, row.slots));
+        // Counted on from what is in order.
+        rows.iter_mut().for_each(|row| row.used &= !WHOLE);
         rows.sort_unstable_by_key(|row| row.used);
         table.rows.reserve_exact(rows.len());
         table.at.reserve(rows.len());
@@ -434,7 +450,7 @@ mod tests {
 
     fn put(extents: &Extents, hash: u64, slots: u32) -> Option<u32> {
         let (slot, _) = extents.take(slots, false, 0)?;
-        extents.enter(place(hash, slot, slots));
+        extents.enter(place(hash, slot, slots), true);
         Some(slot)
     }
 
