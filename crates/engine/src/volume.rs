@@ -136,7 +136,7 @@ impl Volume {
             backend: self.medium.device.backend(),
             clusters: self.space.count(),
             clusters_free: self.space.available(),
-            clusters_aside: self.space.aside(),
+            clusters_aside: self.space.victims().aside(),
             live_bytes: fill.live,
             room_bytes: fill.room,
             journal_pages: self.log.journal.lock().pages(),

@@ -12,13 +12,7 @@ use std::collections::HashMap;
 use picaflor_device::AlignedBuf;
 use picaflor_format::cluster::Row;
 
-use crate::{
-    Result,
-    background::reclaim::{Reclaimed, Reclaimer},
-    base::policy::Eviction,
-    index::IndexEntry,
-    space::Victim,
-};
+use crate::{base::policy::Eviction, index::IndexEntry, read::parts::Parts, space::Victim};
 
 /// Most victims that are read together: more would wait in the device rather than in the queue.
 const MOST: u64 = 16;
@@ -61,25 +55,18 @@ impl Bytes {
 /// What was read of the clusters that are emptied next.
 pub(crate) type Ahead = HashMap<u32, Contents>;
 
-impl Reclaimer {
-    /// Empties some clusters, `most` of them at the most. Returns whether it emptied any.
-    ///
-    /// # Errors
-    /// As [`Reclaimer::reclaim_one`].
-    pub(crate) fn reclaim_some(&self, most: u32) -> Result<bool> {
-        let mut ahead = self.read_ahead(most);
-        let mut emptied = false;
-        for _ in 0..ahead.len().max(1) {
-            match self.reclaim_this(self.parts.shared.eviction().victim(), &mut ahead)? {
-                Reclaimed::One => emptied = true,
-                Reclaimed::Nothing => break,
-            }
-        }
-        Ok(emptied)
+/// Reads what reclaim looks at.
+pub(crate) struct VictimReader {
+    parts: Parts,
+}
+
+impl VictimReader {
+    pub(crate) fn new(parts: &Parts) -> Self {
+        Self { parts: parts.clone() }
     }
 
     /// Reads of the clusters that are emptied next, where it is known which these are, and a table is what is read.
-    fn read_ahead(&self, most: u32) -> Ahead {
+    pub(crate) fn read_ahead(&self, most: u32) -> Ahead {
         let parts = &self.parts;
         let eviction = parts.shared.eviction();
         let is_known = eviction.victim() == Victim::Oldest && !eviction.keeps_all();
@@ -88,7 +75,7 @@ impl Reclaimer {
         if !is_known || most < 2 || parts.residents.listed.is_some() || parts.residents.reader.is_by_cluster() {
             return Ahead::new();
         }
-        let tables = parts.medium.tables(&parts.space.next_victims(most));
+        let tables = parts.medium.tables(&parts.space.victims().next(most));
         let no_leases = parts.shared.leases.none().is_some();
         let live: Vec<_> = match self.needs_headers(eviction, no_leases) {
             true => Vec::new(),
@@ -112,6 +99,11 @@ impl Reclaimer {
             || !no_leases
             || self.parts.shared.options.eviction_listener.is_some()
             || eviction.may_reinsert() && self.parts.shared.groups.any_loved()
+    }
+
+    /// Whether it was asked for since it was placed, or is in memory and hot.
+    pub(crate) fn is_used(&self, row: &Row, entry: IndexEntry) -> bool {
+        entry.uses() > 0 || self.parts.shared.memory.is_hot(row.hash)
     }
 
     /// Reads the frames of these victims that may be put again: what was used, as far as the budget goes.

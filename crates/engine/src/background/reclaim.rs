@@ -23,7 +23,7 @@ use picaflor_format::{
 
 use crate::{
     Departure, Error, Mode, Result,
-    background::contents::{Ahead, Bytes, Contents},
+    background::contents::{Ahead, Bytes, Contents, VictimReader},
     background::eviction::Occupant,
     background::survivors::{Moved, Survivors},
     base::blocked::{PATIENCE, Purpose},
@@ -104,16 +104,25 @@ pub(crate) struct Reclaimer {
     pub(crate) appender: Arc<Appender>,
     pub(crate) committer: Arc<Committer>,
     pub(crate) checkpointer: Arc<Checkpointer>,
+    victims: VictimReader,
     pub(crate) survivors: Survivors,
     pub(crate) state: ReclaimState,
 }
 
 impl Reclaimer {
     pub(crate) fn new(parts: &Parts, checkpointer: &Arc<Checkpointer>) -> Self {
-        let survivors = Survivors::new(parts, checkpointer);
+        let (victims, survivors) = (VictimReader::new(parts), Survivors::new(parts, checkpointer));
         let committer = Arc::clone(&checkpointer.committer);
         let (appender, checkpointer) = (Arc::clone(&checkpointer.appender), Arc::clone(checkpointer));
-        Self { parts: parts.clone(), appender, committer, checkpointer, survivors, state: ReclaimState::default() }
+        Self {
+            parts: parts.clone(),
+            appender,
+            committer,
+            checkpointer,
+            victims,
+            survivors,
+            state: ReclaimState::default(),
+        }
     }
 
     /// Clean clusters that the reclaimer keeps ahead of puts.
@@ -154,6 +163,22 @@ impl Reclaimer {
         }
     }
 
+    /// Empties some clusters, `most` of them at the most. Returns whether it emptied any.
+    ///
+    /// # Errors
+    /// As [`Reclaimer::reclaim_one`].
+    pub(crate) fn reclaim_some(&self, most: u32) -> Result<bool> {
+        let mut ahead = self.victims.read_ahead(most);
+        let mut emptied = false;
+        for _ in 0..ahead.len().max(1) {
+            match self.reclaim_this(self.parts.shared.eviction().victim(), &mut ahead)? {
+                Reclaimed::One => emptied = true,
+                Reclaimed::Nothing => break,
+            }
+        }
+        Ok(emptied)
+    }
+
     pub(crate) fn reclaim_one(&self) -> Result<Reclaimed> {
         self.reclaim_this(self.parts.shared.eviction().victim(), &mut Ahead::new())
     }
@@ -179,7 +204,7 @@ impl Reclaimer {
                     continue;
                 }
             };
-            self.parts.space.set_aside(victim, self.parts.shared.second());
+            self.parts.space.victims().set_aside(victim, self.parts.shared.second());
             let is_late = u128::from(self.parts.shared.clock.now_nanos() - began) > PATIENCE.as_nanos();
             if let Some(error) = error.filter(|_| is_late) {
                 return Err(error);
@@ -200,8 +225,14 @@ impl Reclaimer {
 
     /// Where no other is left, those that were set aside are tried again after a while.
     fn next_victim(&self, which: Victim) -> Option<u32> {
-        let recalled = || self.parts.space.recall(self.parts.shared.second()).then(|| self.parts.space.victim(which));
-        self.parts.space.victim(which).or_else(|| recalled().flatten())
+        let recalled = || {
+            self.parts
+                .space
+                .victims()
+                .recall(self.parts.shared.second())
+                .then(|| self.parts.space.victims().pick(which))
+        };
+        self.parts.space.victims().pick(which).or_else(|| recalled().flatten())
     }
 
     /// Moves or evicts what is live in the victim, all of it if that is too old.
@@ -239,7 +270,7 @@ impl Reclaimer {
             }
         }
         let no_leases = self.parts.shared.leases.none();
-        let bytes = match (bytes, self.needs_headers(eviction, no_leases.is_some())) {
+        let bytes = match (bytes, self.victims.needs_headers(eviction, no_leases.is_some())) {
             (Bytes::All(bytes), _) => Bytes::All(bytes),
             (_, true) => match self.parts.medium.read_at(victim, 0, self.parts.medium.cluster_len()) {
                 Err(error) if keeps_all => return Ok(Emptied::Unread(error)),
@@ -248,7 +279,7 @@ impl Reclaimer {
             (Bytes::Some(pieces), false) => Bytes::Some(pieces),
             (Bytes::None, false) => {
                 let one = [(victim, live)];
-                let read = self.read_survivors(&one, eviction).pop();
+                let read = self.victims.read_survivors(&one, eviction).pop();
                 [(_, live)] = one;
                 read.map_or(Bytes::None, |(_, pieces)| Bytes::Some(pieces))
             }
@@ -282,10 +313,6 @@ impl Reclaimer {
         Ok(Emptied::Moved(survivors))
     }
 
-    pub(crate) fn is_used(&self, row: &Row, entry: IndexEntry) -> bool {
-        entry.uses() > 0 || self.parts.shared.memory.is_hot(row.hash)
-    }
-
     /// Puts an object of a victim again if it deserves that, or is being read; else it leaves. Returns whether it
     /// was put.
     fn reinsert_or_evict(
@@ -295,7 +322,7 @@ impl Reclaimer {
         eviction: Eviction,
         aged: bool,
     ) -> Result<bool> {
-        let used = self.is_used(row, entry);
+        let used = self.victims.is_used(row, entry);
         // What was asked for of late is in memory, though its cluster was not read for it.
         let aged = aged && !(used && self.parts.shared.options.cluster_age.is_by_use());
         let expired = aged || header.expires != 0 && header.expires <= self.parts.shared.clock.now_millis();

@@ -391,15 +391,15 @@ mod tests {
             space.told(id, 7);
             space.set(id, State::Sealed);
         }
-        assert_eq!(space.victim(Victim::LeastRecent), None, "all are young");
+        assert_eq!(space.victims().pick(Victim::LeastRecent), None, "all are young");
         space.set_floor(8);
-        assert_eq!(space.victim(Victim::LeastRecent), Some(3));
+        assert_eq!(space.victims().pick(Victim::LeastRecent), Some(3));
         // Used since they were looked at.
         space.uses.note(1, 100);
-        assert_eq!(space.victim(Victim::LeastRecent), Some(5));
+        assert_eq!(space.victims().pick(Victim::LeastRecent), Some(5));
         space.told(0, 9);
-        assert_eq!(space.victim(Victim::LeastRecent), Some(6), "a recovery would scan the other");
-        let rest: Vec<_> = std::iter::from_fn(|| space.victim(Victim::LeastRecent)).collect();
+        assert_eq!(space.victims().pick(Victim::LeastRecent), Some(6), "a recovery would scan the other");
+        let rest: Vec<_> = std::iter::from_fn(|| space.victims().pick(Victim::LeastRecent)).collect();
         assert_eq!(rest, [7, 2, 4, 1]);
     }
 
@@ -414,12 +414,12 @@ mod tests {
         assert!(space.pages().claim(id, 3) && !space.pages().claim(id, 3) && space.pages().claim(id, 63));
         assert!(space.pages().lacks(id, 0) && !space.pages().lacks(id, 3));
         assert!(!space.shift(id, State::Sealed, State::Busy), "nobody makes all of it resident beside its pages");
-        assert_eq!((space.pages().held(), space.victim(Victim::Oldest)), ((2, 1), None));
+        assert_eq!((space.pages().held(), space.victims().pick(Victim::Oldest)), ((2, 1), None));
         space.pages().release(id, 3);
         space.pages().release(id, 3);
-        assert_eq!((space.pages().held(), space.victim(Victim::Oldest)), ((1, 1), None));
+        assert_eq!((space.pages().held(), space.victims().pick(Victim::Oldest)), ((1, 1), None));
         space.pages().release(id, 63);
-        assert_eq!((space.pages().held(), space.victim(Victim::Oldest)), ((0, 0), Some(id)));
+        assert_eq!((space.pages().held(), space.victims().pick(Victim::Oldest)), ((0, 0), Some(id)));
     }
 
     #[test]
@@ -432,16 +432,20 @@ mod tests {
             space.live.add(id, 100 + id);
         }
         space.set_floor(8);
-        assert_eq!(space.victim(Victim::Emptiest), Some(0));
-        space.set_aside(0, 1000);
-        assert_eq!((space.aside(), space.leaving()), (1, 0));
-        assert_eq!(space.victim(Victim::Emptiest), Some(1));
-        space.set_aside(1, 1001);
+        assert_eq!(space.victims().pick(Victim::Emptiest), Some(0));
+        space.victims().set_aside(0, 1000);
+        assert_eq!((space.victims().aside(), space.leaving()), (1, 0));
+        assert_eq!(space.victims().pick(Victim::Emptiest), Some(1));
+        space.victims().set_aside(1, 1001);
         space.live.sub(1, 101);
-        assert_eq!(space.victim(Victim::Emptiest), Some(1), "nothing is live in it");
-        assert_eq!([space.victim(Victim::Emptiest), space.victim(Victim::Oldest)], [Some(2), None]);
-        assert!(!space.recall(1001 + ASIDE - 1) && space.recall(1001 + ASIDE) && !space.recall(u32::MAX));
-        assert_eq!((space.victim(Victim::Emptiest), space.aside()), (Some(0), 0));
+        assert_eq!(space.victims().pick(Victim::Emptiest), Some(1), "nothing is live in it");
+        assert_eq!([space.victims().pick(Victim::Emptiest), space.victims().pick(Victim::Oldest)], [Some(2), None]);
+        assert!(
+            !space.victims().recall(1001 + ASIDE - 1)
+                && space.victims().recall(1001 + ASIDE)
+                && !space.victims().recall(u32::MAX)
+        );
+        assert_eq!((space.victims().pick(Victim::Emptiest), space.victims().aside()), (Some(0), 0));
     }
 
     #[test]
@@ -452,13 +456,13 @@ mod tests {
             space.set(id, State::Sealed);
             space.live.add(id, 100 - id);
         }
-        assert_eq!(space.victim(Victim::Oldest), None);
+        assert_eq!(space.victims().pick(Victim::Oldest), None);
         (0..4).for_each(|id| space.told(id, 7));
         space.set_floor(7);
-        assert_eq!(space.victim(Victim::Oldest), None);
+        assert_eq!(space.victims().pick(Victim::Oldest), None);
         space.set_floor(8);
-        assert_eq!(space.victim(Victim::Oldest), Some(0));
-        assert_eq!(space.victim(Victim::Emptiest), Some(3));
+        assert_eq!(space.victims().pick(Victim::Oldest), Some(0));
+        assert_eq!(space.victims().pick(Victim::Emptiest), Some(3));
         assert_eq!(space.leaving(), 2);
         space.set(0, State::Leaving(5));
         space.settle(4);

@@ -4,25 +4,35 @@ use std::collections::BinaryHeap;
 
 use super::{ASIDE, Clusters, Space, State, Victim, live::Live, uses::Uses};
 
+/// What is emptied next.
+pub(crate) struct Victims<'a>(&'a Space);
+
 impl Space {
+    /// What is emptied next.
+    pub(crate) fn victims(&self) -> Victims<'_> {
+        Victims(self)
+    }
+}
+
+impl Victims<'_> {
     /// Picks a cluster to empty and marks it as leaving. Never one that a recovery may scan: what reclaim
     /// drops from it must not bring back an older version (`docs/FORMAT.md`, "Reclaim and the scan"). Nor one that
-    /// was [set aside](Space::set_aside).
-    pub(crate) fn victim(&self, which: Victim) -> Option<u32> {
-        let mut clusters = self.clusters.lock();
-        let count = self.count();
-        let old = |clusters: &Clusters, id: u32| clusters.is_old(&self.live, id);
+    /// was [set aside](Victims::set_aside).
+    pub(crate) fn pick(&self, which: Victim) -> Option<u32> {
+        let mut clusters = self.0.clusters.lock();
+        let count = self.0.count();
+        let old = |clusters: &Clusters, id: u32| clusters.is_old(&self.0.live, id);
         let found = match which {
             Victim::Oldest => {
                 let start = clusters.hand;
                 (start..count).chain(0..start).find(|id| old(&clusters, *id))
             }
-            Victim::Emptiest => clusters.emptiest(&self.live, self.live.least_gain()),
-            Victim::HalfEmpty => clusters.emptiest(&self.live, self.live.room / 2),
-            Victim::LeastRecent => clusters.least_recent(&self.live, &self.uses),
+            Victim::Emptiest => clusters.emptiest(&self.0.live, self.0.live.least_gain()),
+            Victim::HalfEmpty => clusters.emptiest(&self.0.live, self.0.live.room / 2),
+            Victim::LeastRecent => clusters.least_recent(&self.0.live, &self.0.uses),
             Victim::Aged(second) => {
                 let start = clusters.hand;
-                (start..count).chain(0..start).find(|id| self.uses.since(*id) < second && old(&clusters, *id))
+                (start..count).chain(0..start).find(|id| self.0.uses.since(*id) < second && old(&clusters, *id))
             }
         }?;
         clusters.hand = (found + 1) % count;
@@ -31,15 +41,15 @@ impl Space {
     }
 
     /// The clusters that are victims next, oldest first, if nothing changes; so many at the most.
-    pub(crate) fn next_victims(&self, most: usize) -> Vec<u32> {
-        let clusters = self.clusters.lock();
-        let (start, count) = (clusters.hand, self.count());
-        (start..count).chain(0..start).filter(|id| clusters.is_old(&self.live, *id)).take(most).collect()
+    pub(crate) fn next(&self, most: usize) -> Vec<u32> {
+        let clusters = self.0.clusters.lock();
+        let (start, count) = (clusters.hand, self.0.count());
+        (start..count).chain(0..start).filter(|id| clusters.is_old(&self.0.live, *id)).take(most).collect()
     }
 
     /// A victim could not be emptied: it is as it was, and others come before it.
     pub(crate) fn set_aside(&self, id: u32, second: u32) {
-        let mut clusters = self.clusters.lock();
+        let mut clusters = self.0.clusters.lock();
         clusters.set(id, State::Sealed);
         clusters.aside.insert(id);
         clusters.recall = second.saturating_add(ASIDE);
@@ -47,7 +57,7 @@ impl Space {
 
     /// Makes victims again of those that were set aside, if that was long enough ago. Returns whether there are any.
     pub(crate) fn recall(&self, second: u32) -> bool {
-        let mut clusters = self.clusters.lock();
+        let mut clusters = self.0.clusters.lock();
         let recalls = !clusters.aside.is_empty() && second >= clusters.recall;
         if recalls {
             clusters.aside.clear();
@@ -57,7 +67,7 @@ impl Space {
 
     /// Clusters that are set aside.
     pub(crate) fn aside(&self) -> u32 {
-        self.clusters.lock().aside.len() as u32
+        self.0.clusters.lock().aside.len() as u32
     }
 }
 
