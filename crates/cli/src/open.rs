@@ -228,14 +228,14 @@ pub(crate) fn read(found: &Found, memory: &Memory) -> Result<Store, Failure> {
     open(found, memory, None)
 }
 
-/// Opens a store for writing, with nobody at work in it but who steps it.
+/// Opens a store for writing, without daemons: the caller steps it.
 pub(crate) fn by_hand(found: &Found, memory: &Memory) -> Result<Store, Failure> {
     open_with(found, memory, Some(Durability::default()), Daemons::Manual, None)
 }
 
 /// For writing with a bound of what a crash may cost; for reading without one.
 fn open(found: &Found, memory: &Memory, writing: Option<Durability>) -> Result<Store, Failure> {
-    // A reader needs nobody who tidies up behind its back.
+    // A reader needs no daemons that tidy up.
     let daemons = if writing.is_none() { Daemons::Manual } else { Daemons::Threads };
     open_with(found, memory, writing, daemons, None)
 }

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::commands::Failure;
 
-/// A line of a server, which goes on whether anybody reads it or not.
+/// A line of a server, which goes on whether it is read or not.
 macro_rules! say {
     ($($text:tt)*) => {{
         use std::io::Write as _;

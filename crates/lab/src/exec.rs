@@ -171,7 +171,7 @@ pub async fn turn() {
 pub struct Outcome<T>(Rc<RefCell<Option<T>>>);
 
 impl<T> Outcome<T> {
-    /// The value, if the client is done and nobody took it.
+    /// The value, if the client is done and it was not taken.
     #[must_use]
     pub fn take(&self) -> Option<T> {
         self.0.borrow_mut().take()

@@ -1,5 +1,5 @@
 //! A hash for tables that live in memory and hold what the lab made itself: keys of objects, addresses, paths. Quick,
-//! and the same in every run; nobody chooses these keys to make a table slow.
+//! and the same in every run; these keys are not chosen to make a table slow.
 
 use std::hash::{BuildHasherDefault, Hasher};
 

@@ -8,7 +8,7 @@
 //!    sends no part, or one that may be of any version, is asked as without.
 //!
 //! It runs on its own, so no client that leaves can end it; only when all have left, and much is still to come, does
-//! it stop. Whatever happens, the verdict is given and the fill is ended: nobody waits for ever.
+//! it stop. Whatever happens, the verdict is given and the fill is ended: no request waits for ever.
 
 use std::{sync::Arc, time::Duration};
 

@@ -333,7 +333,7 @@ impl Fill {
         (state.base == 0).then(|| state.chunks.iter().map(|(_, bytes)| bytes.clone()).collect())
     }
 
-    /// Nothing will be stored: nobody can be left behind any more, and those who were cannot go on.
+    /// Nothing will be stored: no reader can be left behind any more, and those that were cannot go on.
     pub(crate) fn give_up_storing(&self) {
         let mut state = self.state.lock();
         state.kept = Kept::No;

@@ -23,7 +23,7 @@ pub(crate) struct Fills {
 pub(crate) enum Role<'a> {
     /// No fetch of this is under way yet: run it.
     First(Beginning<'a>),
-    /// Somebody does.
+    /// Another request does.
     Waiter(Arc<Fill>),
 }
 

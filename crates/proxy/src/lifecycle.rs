@@ -26,7 +26,7 @@ pub enum StartError {
     Thread(io::Error),
 }
 
-/// How far it is to stop: listening first, so that nobody whose idle connection closes gets another one.
+/// How far it is to stop: listening first, so that no client whose idle connection closes gets another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
     Not,

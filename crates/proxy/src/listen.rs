@@ -35,7 +35,7 @@ use crate::{
     stream::Stream,
 };
 
-/// An address that is ours, at which nobody is answered yet.
+/// An address that is ours, at which no client is answered yet.
 pub(crate) struct Bound(Socket, SocketAddr);
 
 impl Bound {

@@ -1,7 +1,7 @@
 //! Copies of large bodies that are asked for again and again, in files of memory: from there the kernel sends without
 //! copying (`sendfile`), and a body that the store keeps in chunks is at hand as a whole.
 //!
-//! * A file is written once, before anybody sees it, and never again: what the kernel still has of it in a socket stays
+//! * A file is written once, before it can be seen, and never again: what the kernel still has of it in a socket stays
 //!   what it was, also when the file has gone.
 //! * One is of a key and a generation of the store, so of one body.
 //! * All together hold no more than a part of the store's memory, and count in its account. The one that was not asked

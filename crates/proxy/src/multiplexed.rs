@@ -2,9 +2,9 @@
 //! hyper's.
 //!
 //! * While the first connection to an origin is made, other requests wait for it, so that there is one; if it fails, it
-//!   fails for all of them. Where it turned out that the origin chose HTTP/1.1, nobody waits.
+//!   fails for all of them. Where it turned out that the origin chose HTTP/1.1, no request waits.
 //! * A connection has [`MOST`] requests at one time. Together they may be sent no more ahead of what is read of them
-//!   than the connection may, so that one that nobody reads stops no other.
+//!   than the connection may, so that one that is not read stops no other.
 //! * One on which an answer was not waited for to its head may be dead: it is given no further requests.
 //! * What an origin refused (`REFUSED_STREAM`), or did not get to before it said that the connection ends (`GOAWAY`),
 //!   it has not done (RFC 9113 8.7), and is sent again, at most [`TRIES`] times; what has a body only if none of it was
@@ -139,10 +139,10 @@ impl Multiplexed {
         Share { connection: connection.clone(), is_heard: false }
     }
 
-    /// Waits until nobody else makes a connection to it; `None` where it does not speak HTTP/2.
+    /// Waits until no other task makes a connection to it; `None` where it does not speak HTTP/2.
     ///
     /// # Errors
-    /// A connection was tried meanwhile, and that came of it: nobody waits for one try after another.
+    /// A connection was tried meanwhile, and that came of it: no request waits for one try after another.
     pub(crate) async fn turn_to_make(&self, place: &Place) -> Result<Option<TurnToMake>, NoAnswer> {
         if self.without.lock().contains(place) {
             return Ok(None);

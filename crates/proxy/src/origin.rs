@@ -259,7 +259,7 @@ pub(crate) fn request(
     request
 }
 
-/// One meaning of where the body ends (RFC 9112 6.3), and no protocol that nobody asked for.
+/// One meaning of where the body ends (RFC 9112 6.3), and no protocol that was not asked for.
 fn framed(mut response: Response<Incoming>) -> Result<Response<Incoming>, NoAnswer> {
     let headers = response.headers_mut();
     if headers.contains_key(header::TRANSFER_ENCODING) {

@@ -184,7 +184,7 @@ reasons! {
     OriginFailure {
         /// The name does not resolve.
         Resolve => "resolve",
-        /// Nobody accepts.
+        /// No server accepts.
         Connect => "connect",
         /// `limits.connect_timeout` passed.
         ConnectTimeout => "connect-timeout",
@@ -250,7 +250,7 @@ reasons! {
         Abandoned => "abandoned",
         /// The fetch went on without this reader, and the response was not stored.
         LeftBehind => "left-behind",
-        /// The store lost a part of it, and there is nobody to ask for the rest.
+        /// The store lost a part of it, and there is no origin to ask for the rest.
         Store => "cut-unreadable",
         /// The same, and it has no strong validator by which the origin could be asked for the rest of it.
         NoValidator => "cut-no-validator",

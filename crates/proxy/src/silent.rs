@@ -96,6 +96,6 @@ mod tests {
         silent.heard(&origin);
         assert!(silent.may_ask(&origin, start + pause));
         silent.not_heard(&origin, OriginFailure::ConnectTimeout, start);
-        assert!(!silent.may_ask(&origin, start), "nobody is there");
+        assert!(!silent.may_ask(&origin, start), "no origin is there");
     }
 }

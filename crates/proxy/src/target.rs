@@ -228,7 +228,7 @@ impl Target {
         let encrypted = match named.scheme {
             None => false,
             Some(scheme) if scheme.eq_ignore_ascii_case(b"http") => false,
-            // In front of a server somebody else may have taken the encryption off.
+            // In front of a server another proxy may have taken the encryption off.
             Some(scheme) if scheme.eq_ignore_ascii_case(b"https") && self.side.is_for_origin() => true,
             Some(_) => return None,
         };
@@ -302,7 +302,7 @@ pub(crate) fn tunnel(uri: &Uri) -> Result<(String, u16), Denied> {
     Ok((authority.host().trim_matches(['[', ']']).to_owned(), port))
 }
 
-/// TRACE would show a client's fields to whoever made it ask; PURGE belongs to the admin listener.
+/// TRACE would show a client's fields to the page that made it ask; PURGE belongs to the admin listener.
 pub(crate) fn method(method: &Method) -> Result<(), Denied> {
     match method.as_str() {
         "TRACE" | "PURGE" => Err(Denied::Method),

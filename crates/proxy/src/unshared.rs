@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::reason::{Bypass, NotStored};
 
-/// How long nobody waits for a response of a URL whose last response was private.
+/// How long no request waits for a response of a URL whose last response was private.
 const PRIVATE_SECONDS: u64 = 10;
 
 /// Of what is remembered of a key, below its tag: the second until which it counts, and whether it was for one client.

@@ -36,7 +36,7 @@ others. Exit codes: 0 all sound, 3 one is damaged, 1 one could not be checked, 2
 /// Verifies stores from end to end, without writing to them
 ///
 /// Reads every object that the index promises, checks its checksum, and says what opening the store kept and dropped.
-/// Nobody else may have the store open for writing.
+/// No other process may have the store open for writing.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES, after_help = "`picaflor check --help` has examples.")]
 pub(crate) struct Check {

@@ -69,7 +69,7 @@ pub(crate) enum Failure {
     Usage(String),
     /// 3.
     Damaged(String),
-    /// 0: whoever read our output has had enough of it.
+    /// 0: the reader of our output has had enough of it.
     ReaderGone,
 }
 

@@ -95,7 +95,7 @@ impl Put {
 
     fn options(&self) -> Result<PutOptions, Failure> {
         let mut options = PutOptions::new().group(self.group);
-        // Nobody here will ask for it again, unless the group's placement is wanted, which goes through memory.
+        // This process will not ask for it again, unless the group's placement is wanted, which goes through memory.
         options.bypass_memory = self.group == 0;
         if let Some(path) = &self.metadata {
             options.metadata = std::fs::read(path).map_err(|e| reading(path, &e))?.into();

@@ -64,7 +64,7 @@ impl Share {
     pub(crate) fn run(self) -> Result<(), Failure> {
         self.store.refuse_socket("it is served already")?;
         let socket = self.socket.clone().unwrap_or_else(|| self.store.beside(".sock"));
-        // First: a store that nobody can be served is not made.
+        // First: a store that cannot be served is not made.
         let socket = Socket::bind(socket).map_err(failure)?;
         let mode = if self.store_mode { Mode::Store } else { Mode::Cache };
         let capacity = self.capacity.map_or(0, |size| size.0);

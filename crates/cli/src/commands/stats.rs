@@ -20,7 +20,7 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  A store that nobody is using:
+  A store that is not in use:
       picaflor stats picaflor.store
 
   A running server, whose store is locked; from its folder, or with its token file named:

@@ -36,7 +36,7 @@ kinds! {
 }
 
 impl Kind {
-    /// Those that anybody can run.
+    /// Those that need no root and no server.
     #[must_use]
     pub const fn without_root() -> &'static [Self] {
         &[Self::Folder, Self::Sqlite, Self::PicaflorCache, Self::PicaflorStore, Self::Pmflf]

@@ -63,7 +63,7 @@ pub(crate) struct Pages {
     /// What has to make room, for a moment; empty between calls.
     left: Vec<Address>,
     pub(super) under_way: Arc<UnderWay>,
-    /// Whether somebody waits for that to get less.
+    /// Whether a writer waits for that to get less.
     throttled: bool,
     /// Writes that are under way, how many of them the daemon may have, and what waits for that.
     writes: Arc<AtomicU64>,

@@ -78,7 +78,7 @@ impl Flight {
 pub(super) enum Step {
     /// The processor works for so many nanoseconds.
     Work(u64),
-    /// A read, by whoever comes to it first.
+    /// A read, by the client that comes to it first.
     Read(Arc<Flight>),
     /// A write that is waited for: offset and length in bytes.
     Write(u64, u64),
@@ -216,7 +216,7 @@ mod tests {
         (0..400).map(move |read| crate::synth::mix(seed ^ read) % 400)
     }
 
-    /// Reads by so many clients, each the next that nobody has, and what each file was: when each was done.
+    /// Reads by so many clients, each the next that no other has, and what each file was: when each was done.
     fn read_by(clients: usize, seed: u64) -> Vec<u64> {
         let (fs, disk) = cold();
         let begun = disk.clock().now_nanos();

@@ -8,7 +8,7 @@
 //! objects fill groups of their own, which are loved, as all groups are in the other orders; what is not popular is
 //! hated.
 //!
-//! Threads take turns, and each takes the next object that nobody has. The thesis says only how many each does. With
+//! Threads take turns, and each takes the next object that no other has. The thesis says only how many each does. With
 //! parts of their own, or every sixteenth object, threads drift apart, and no stage is in the order it is named for.
 //!
 //! A time is that of a stage by its operations. A thread's own wait is about as many times longer as there are threads.
@@ -369,7 +369,7 @@ async fn one(shared: &Shared, store: &Store, act: Act, object: u64) -> picaflor:
     store.step().map(drop)
 }
 
-/// Milliseconds an operation. A stage has one order (§5.1): each client takes the next that nobody has.
+/// Milliseconds an operation. A stage has one order (§5.1): each client takes the next that no other has.
 fn stage<F>(bench: &Bench, disk: &SimulatedDisk, all: &[u64], act: impl Fn(Time, u64) -> F + 'static) -> Result<f64>
 where
     F: Future<Output = Result<()>> + 'static,

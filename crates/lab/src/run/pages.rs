@@ -2,7 +2,7 @@
 //!
 //! A view is a request for a page and what the same client asks for until its next one. The first requests fill the
 //! store; reads, bytes and time are counted over the rest. What is counted is all that the device was asked to read,
-//! whoever asked, and the time that gets took.
+//! the client that asked, and the time that gets took.
 
 use std::collections::HashMap;
 

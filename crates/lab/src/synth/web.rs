@@ -2,7 +2,7 @@
 //!
 //! A *visit* is a request for a page and then for some of its parts, on its server or others; the requests of the
 //! clients that are active at a time come interleaved, in random order. Who visits what: with some probability a page
-//! that somebody visited lately, the more likely the more lately (log-uniform); else one more page on the server where
+//! that was visited lately, the more likely the more lately (log-uniform); else one more page on the server where
 //! this client is, or, by Zipf's law, a page of another server. Number and size of a page's parts, and all else that
 //! belongs to an object, are functions of its name and the seed, so nothing is remembered but the last visits.
 

@@ -1,5 +1,5 @@
 //! libCacheSim's oracleGeneral: records of 24 bytes, little-endian: time in seconds (32 bits), object (64), size
-//! (32), and the number of the object's next request, or -1 (64), which nobody here needs.
+//! (32), and the number of the object's next request, or -1 (64), which is not needed here.
 
 use super::{Line, Request, url};
 

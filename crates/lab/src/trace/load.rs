@@ -45,7 +45,7 @@ impl Trace {
     }
 
     /// Gives every object one size, the largest that any of its requests has: an answer without a body (304) or with
-    /// a part of it (206) says less than the object weighs. Takes out the objects of which nobody ever saw a byte, and
+    /// a part of it (206) says less than the object weighs. Takes out the objects of which no byte was ever seen, and
     /// returns how many requests that were.
     pub fn settle_sizes(&mut self) -> u64 {
         let largest = self.largest();

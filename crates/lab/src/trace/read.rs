@@ -86,7 +86,7 @@ impl Reader {
     /// The trace at `path`, or on standard input if that is `-`, in this format or whichever it has.
     ///
     /// # Errors
-    /// If it cannot be read, holds nothing, or has a format that nobody here knows.
+    /// If it cannot be read, holds nothing, or has a format that is not known here.
     pub fn open(path: &Path, format: Option<Format>) -> Result<Self> {
         Self::new(open::path(path)?, format)
     }

@@ -146,7 +146,7 @@ impl Files {
     /// Reads a file.
     ///
     /// # Errors
-    /// Those of the folder; `NotFound` also for a number that nobody has.
+    /// Those of the folder; `NotFound` also for a number that no object has.
     pub(crate) fn read(&self, number: u32) -> io::Result<Vec<u8>> {
         let name = self.named(number)?;
         self.folder.read(&self.path(&name))
@@ -172,7 +172,7 @@ impl Files {
         self.folder.sync()
     }
 
-    /// Held by whoever takes what is to be removed, until it is.
+    /// Held while what is to be removed is taken, until it is removed.
     pub(crate) fn removing(&self) -> MutexGuard<'_, ()> {
         self.removing.lock()
     }

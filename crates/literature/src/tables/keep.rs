@@ -7,7 +7,7 @@ use picaflor::{Error, Result};
 
 use super::{TableLayout, error::of_table};
 
-/// How long the keeper rests when there is nothing to do, and when somebody else needs the device.
+/// How long the keeper rests when there is nothing to do, and when another caller needs the device.
 const REST: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(5);
 

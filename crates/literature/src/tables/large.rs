@@ -25,7 +25,7 @@ impl TableLayout {
         self.large.put(&large_key(id), key).inspect_err(|_| self.end_large(id)).map_err(of_table)
     }
 
-    /// A verb failed that was to replace or delete: the chunks of the version before may be nobody's.
+    /// A verb failed that was to replace or delete: the chunks of the version before may belong to none.
     pub(super) fn note_failed(&self, error: &Error) {
         if self.doubts(error) {
             self.look_for_orphans();
@@ -76,7 +76,7 @@ impl TableLayout {
             let (id, key) = pair.map_err(of_table)?;
             let Ok(id) = large_id(&id) else { continue };
             let hash = self.hasher.key(&key);
-            // Nobody puts or drops this object meanwhile.
+            // No other call puts or drops this object meanwhile.
             let _stripe = self.env.lock_key(hash.short());
             let is_leased = self.env.is_leased(&ChunkKey { parent: hash.0, id, number: 0 });
             if is_leased || self.under_way.lock().contains(&id) || self.has_manifest(&key, id)? {

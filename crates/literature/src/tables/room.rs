@@ -28,7 +28,7 @@ impl Room {
         Self { most: memory / SHARE, taken: Mutex::new(0), given_back: Condvar::new(), turn: Mutex::new(()) }
     }
 
-    /// Waits until there is room for so many bytes, or nobody else has any: one put is always let through. What it
+    /// Waits until there is room for so many bytes, or no other put has any: one put is always let through. What it
     /// holds of keys' locks must not be needed by those who have theirs.
     pub(super) fn take<'a>(&'a self, bytes: u64, env: &'a dyn Env) -> Taken<'a> {
         {

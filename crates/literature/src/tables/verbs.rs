@@ -41,7 +41,7 @@ impl TableLayout {
         &self.stamps[hash as usize % self.stamps.len()]
     }
 
-    /// Changes keys: nobody is answered from memory meanwhile, and nothing older stays there afterwards.
+    /// Changes keys: no get is answered from memory meanwhile, and nothing older stays there afterwards.
     fn change<T>(&self, hashes: &[u64], change: impl FnOnce() -> T) -> T {
         for &hash in hashes {
             self.stamp(hash).fetch_add(1, Release);
@@ -58,7 +58,7 @@ impl TableLayout {
     /// Puts an object, durably. With `stays` it may stay in memory. Returns what it replaced.
     ///
     /// # Errors
-    /// [`Error::Full`], and then the key is as it was; [`Error::Io`], and then nobody knows which of the two it is.
+    /// [`Error::Full`], and then the key is as it was; [`Error::Io`], and then which of the two it is is not known.
     pub(super) fn insert_one(&self, draft: &Draft<'_>, stays: bool) -> Result<Option<Former>> {
         let len = HEADER + draft.header.payload_len();
         let room = self.put_room.take(COPIES * (len + draft.key.len()) as u64, &*self.env);

@@ -44,7 +44,7 @@ pub(super) fn room_for(store: &StoreConfig) -> Result<(), ConfigError> {
         return Ok(());
     }
     let (folder, stat) = folder_of(&store.path)?;
-    // What is kept for the system's own user counts: whoever may use it is not refused.
+    // What is kept for the system's own user counts: a user that may use it is not refused.
     let free = stat.f_bfree.saturating_mul(stat.f_frsize);
     if store.capacity.0 > free {
         let why = format!(

@@ -240,7 +240,7 @@ fn limits(low: LowLimits) -> Result<LimitsConfig, ConfigError> {
         drain: low.drain.unwrap_or(Span::secs(20)),
     };
     if limits.connections == 0 {
-        return Err(ConfigError::value("limits.connections", "0 would serve nobody".into()));
+        return Err(ConfigError::value("limits.connections", "0 would serve no client".into()));
     }
     if limits.streams == 0 {
         return Err(ConfigError::value("limits.streams", "0 would answer nothing by HTTP/2; see tls.http2".into()));

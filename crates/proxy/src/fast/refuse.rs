@@ -1,4 +1,5 @@
-//! Heads that nobody answers: hyper would close the connection on them without a reason, a count or a line in the log.
+//! Heads that hyper does not answer: it would close the connection on them without a reason, a count or a line in the
+//! log.
 
 use std::{
     io::{self, Write},
@@ -52,8 +53,8 @@ impl FastIo {
         self.conn.enter(Phase::Sending, self.tick());
     }
 
-    /// Ends our side, and takes what the client still sends until it ends its own: bytes that nobody read when a socket
-    /// is closed would take the refusal from the client (RFC 9112 9.6). It has as long as a head may take.
+    /// Ends our side, and takes what the client still sends until it ends its own: bytes that were not read when a
+    /// socket is closed would take the refusal from the client (RFC 9112 9.6). It has as long as a head may take.
     pub(super) fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let (phase, _) = self.conn.phase();
         if phase != Phase::Head {

@@ -131,7 +131,7 @@ struct Seen<'a> {
 enum NotPlain {
     /// The framing of the connection might change: hyper's for good.
     Framing,
-    /// Nobody answers this.
+    /// This is not answered.
     Refused(Denied),
 }
 

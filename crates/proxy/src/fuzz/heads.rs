@@ -127,7 +127,7 @@ fn hypers(bytes: &[u8]) -> Made {
     {
         let mut connection = pin!(builder.serve_connection(io, service));
         let mut cx = Context::from_waker(Waker::noop());
-        // Nobody wakes anybody here; a few turns are enough for a body to go from one end of hyper to the other.
+        // No task wakes another here; a few turns are enough for a body to go from one end of hyper to the other.
         for _ in 0..4 {
             if let Poll::Ready(ended) = connection.as_mut().poll(&mut cx) {
                 made.borrow_mut().failed = ended.is_err();

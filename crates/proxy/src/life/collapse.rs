@@ -101,8 +101,8 @@ impl Ask {
         is_new.then(|| First::new(size, self.headers.get(header::RANGE)))
     }
 
-    /// `stale-while-revalidate`: unless somebody is at it already. What it brings is for everybody, so it is not asked
-    /// for in this client's name.
+    /// `stale-while-revalidate`: unless that is being done already. What it brings is for all clients, so it is not
+    /// asked for in this client's name.
     pub(crate) fn revalidate_behind(&self, hit: &Hit) {
         if let Role::First(beginning) = self.worker.proxy.fills.enter(&self.target.key, &hit.key, false) {
             let fill = beginning.begun();
@@ -146,7 +146,7 @@ impl Ask {
         }
     }
 
-    /// Answers from somebody else's fetch; `None` when it is not for this request.
+    /// Answers from another request's fetch; `None` when it is not for this request.
     async fn waiter(&self, fill: &Arc<Fill>, cursor: Cursor, stale: Option<&Hit>, fwd: &'static str) -> Option<Answer> {
         match fill.verdict().await {
             Verdict::Streaming(head) => {

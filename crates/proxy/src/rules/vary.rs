@@ -5,7 +5,7 @@ use http::{HeaderMap, header};
 /// The names in `Vary`, lower case, sorted, each once. `None` is `Vary: *`.
 ///
 /// What we set ourselves for an origin behind us is not what the client said: scheme and host are in the key, and a
-/// response for one client's address is for nobody else.
+/// response for one client's address is for no other.
 pub(crate) fn names(response: &HeaderMap, for_origin: bool) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for line in response.get_all(header::VARY) {

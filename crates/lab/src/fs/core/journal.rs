@@ -32,7 +32,7 @@ impl Journal {
         self.bytes += bytes;
     }
 
-    /// The block is nobody's any more.
+    /// The block is free.
     pub(super) fn forget(&mut self, address: Address) {
         self.blocks.remove(&address);
     }

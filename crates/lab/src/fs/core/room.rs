@@ -61,7 +61,7 @@ impl Core {
         Some((runs, indirect))
     }
 
-    /// What a file has taken behind its last block is nobody else's until it is closed (`ext2_alloc_block`,
+    /// What a file has taken behind its last block is no other file's until it is closed (`ext2_alloc_block`,
     /// `ext2_discard_prealloc`). Calls one after the other never see it.
     fn reserve(&mut self, runs: &[Run], indirect: Option<Address>) {
         let most = self.profile.layout.preallocate;
@@ -77,10 +77,10 @@ impl Core {
 
     /// What the call waits for that was noted, and what its file has to give back when it is closed. A file is open
     /// while its call waits for the disk, as a writer does who finds too much dirty, within `write` (remembered). A
-    /// call that does not wait has closed it: in the kernel of Linux 2.2 nobody takes the processor from it. There
-    /// would be more holes with the second processor, which may slip in between `write` and `close`, and with writers
-    /// that wait for 500 buffers at a time; and fewer if who waits for a directory or an inode had nothing reserved
-    /// yet.
+    /// call that does not wait has closed it: in the kernel of Linux 2.2 no other process takes the processor from it.
+    /// There would be more holes with the second processor, which may slip in between `write` and `close`, and with
+    /// writers that wait for 500 buffers at a time; and fewer if who waits for a directory or an inode had nothing
+    /// reserved yet.
     pub(in crate::fs) fn noted(&mut self) -> (Vec<Step>, Vec<Run>) {
         let (steps, mut reserved) = (self.pages.noted.take(), take(&mut self.reserved));
         if !steps.iter().any(Step::waits_for_the_disk) {

@@ -3,7 +3,7 @@
 //!
 //! 1. An origin listens that knows of each object whether it may be cached, and its body.
 //! 2. A proxy starts in front of it, on a new store in a folder of this machine.
-//! 3. Clients take the next request that nobody has, until the time is up or there are no more; each waits for its
+//! 3. Clients take the next request that no other has, until the time is up or there are no more; each waits for its
 //!    answer, and compares it.
 //! 4. The proxy stops, the folder goes.
 //!

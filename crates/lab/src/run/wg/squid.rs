@@ -75,7 +75,7 @@ pub(super) fn run(load: &Load, kind: &FsProfile, progress: &dyn Fn(u64)) -> Resu
     let mut free = vec![begin; load.threads.max(1)];
     let (mut last, mut then) = (begin, None);
     for request in load.requests() {
-        // Whoever is free first takes it.
+        // The first that is free takes it.
         let Some(thread) = (0..free.len()).min_by_key(|thread| free[*thread]) else { break };
         let due = load.timing.due(last, then.unwrap_or(request.time), request.time);
         last = free[thread].max(due);

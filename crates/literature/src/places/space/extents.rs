@@ -188,7 +188,7 @@ impl Extents {
         row.is_some_and(|row| row.used & WHOLE != 0 && row.place().hash == hash)
     }
 
-    /// The object at this slot is no longer anybody's; returns whether one was.
+    /// The object at this slot is no longer in use; returns whether one was.
     pub(crate) fn release(&self, slot: u32) -> bool {
         let mut table = self.table.lock();
         let Some(id) = table.at.remove(&mixed(slot)) else { return false };
@@ -201,7 +201,7 @@ impl Extents {
         true
     }
 
-    /// What may become free with the commit that begins now. `over` says of a key's hash whether nobody is in the
+    /// What may become free with the commit that begins now. `over` says of a key's hash whether no call is in the
     /// middle of a put or delete of it: what such a one has to tell the journal is told.
     pub(crate) fn ready(&self, mut over: impl FnMut(u64) -> bool) -> Vec<Freed> {
         let mut table = self.table.lock();

@@ -125,7 +125,7 @@ impl Files {
         self.system.write(&temporary, b"")?;
         let took = self.now() - asked.at;
         self.times.answered(asked, false, took);
-        // Somebody else may have asked for it meanwhile.
+        // Another robot may have asked for it meanwhile.
         if !self.stored.insert(key) {
             self.system.remove(&name)?;
         }
