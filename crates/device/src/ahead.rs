@@ -14,6 +14,31 @@ pub fn prefetch<T>(what: &T) {
     let _ = what;
 }
 
+/// From here on the allocator takes memory from the system for one piece, and gives it back with it: glibc's threshold
+/// grows no further than 32 MiB.
+const OWN_MAPPING: usize = 32 << 20;
+/// A huge page, in bytes.
+const HUGE: usize = 2 << 20;
+
+/// An empty vector with room for so many bytes. Where that is a mapping of its own it is of huge pages, if the system
+/// has them for those who ask: to touch it for the first time, a page of 4 KiB after the other, takes longer than to
+/// read as much from a fast device.
+pub fn with_room(bytes: usize) -> Vec<u8> {
+    let mut room = Vec::with_capacity(bytes);
+    if bytes > OWN_MAPPING {
+        let spare = room.spare_capacity_mut();
+        let start = spare.as_mut_ptr().cast::<u8>();
+        let before = start.align_offset(HUGE);
+        let len = spare.len().saturating_sub(before) / HUGE * HUGE;
+        if len > 0 {
+            // SAFETY: whole huge pages of memory that is the vector's own and mapped; the advice changes none of it.
+            // A kernel without them refuses, and then these are small ones.
+            let _ = unsafe { rustix::mm::madvise(start.add(before).cast(), len, rustix::mm::Advice::LinuxHugepage) };
+        }
+    }
+    room
+}
+
 /// Gives memory that was freed back to the system, where the allocator keeps it otherwise. For after work that needed
 /// much and is done with it; takes about a millisecond for each ten megabytes.
 pub fn give_back_freed() {
@@ -43,4 +68,19 @@ pub fn share_arenas(most: usize) {
     }
     #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
     let _ = most;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_room_however_much_is_asked_for() {
+        for bytes in [0, 1, OWN_MAPPING, OWN_MAPPING + 1, OWN_MAPPING + 2 * HUGE + 5] {
+            let mut room = with_room(bytes);
+            assert!(room.is_empty() && room.capacity() >= bytes);
+            room.resize(bytes, 7);
+            assert!(room.iter().all(|byte| *byte == 7));
+        }
+    }
 }

@@ -38,7 +38,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-pub use ahead::{give_back_freed, prefetch, share_arenas};
+pub use ahead::{give_back_freed, prefetch, share_arenas, with_room};
 pub use buf::{AlignedBuf, BufPool};
 pub use clock::Clock;
 pub use counted::{CountedDevice, Counts};

@@ -9,6 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use picaflor_device::with_room;
 use picaflor_format::frame::Manifest;
 
 use crate::{Error, Miss, Result, base::blocking::BoxFuture, base::frame::Frame, cache::leases::Lease};
@@ -206,7 +207,7 @@ impl Rest {
     /// All pieces in one, some read while others arrive; none if one of them is not there.
     pub(crate) fn gather(&self) -> Result<Option<Bytes>> {
         let begin = |number| Arc::clone(&self.source).begin_chunk(&self.manifest_frame, self.manifest.id, number);
-        let (mut body, mut ahead) = (Vec::with_capacity(self.manifest.total as usize), VecDeque::new());
+        let (mut body, mut ahead) = (with_room(self.manifest.total as usize), VecDeque::new());
         let mut coming = (0..self.manifest.chunks()).map(begin);
         ahead.extend(coming.by_ref().take(AHEAD));
         while let Some(piece) = ahead.pop_front() {
@@ -223,7 +224,7 @@ impl Rest {
             let source = Arc::clone(&self.source);
             Ahead::Coming(source.chunk_async(&self.manifest_frame, self.manifest.id, number))
         };
-        let (mut body, mut ahead) = (Vec::with_capacity(self.manifest.total as usize), VecDeque::new());
+        let (mut body, mut ahead) = (with_room(self.manifest.total as usize), VecDeque::new());
         let mut coming = (0..self.manifest.chunks()).map(begin);
         ahead.extend(coming.by_ref().take(AHEAD));
         while !ahead.is_empty() {
