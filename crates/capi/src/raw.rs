@@ -17,7 +17,7 @@ fn null(what: &str) -> Failure {
 /// The bytes at a pointer; null is allowed where there are none.
 ///
 /// # Safety
-/// `pointer` is null or leads to `len` bytes that nobody changes during `'a`.
+/// `pointer` is null or leads to `len` bytes that do not change during `'a`.
 pub(crate) unsafe fn bytes<'a>(what: &str, pointer: *const c_void, len: usize) -> Result<&'a [u8], Failure> {
     match (pointer.is_null(), len) {
         (_, 0) => Ok(&[]),
@@ -34,7 +34,7 @@ pub(crate) unsafe fn bytes<'a>(what: &str, pointer: *const c_void, len: usize) -
 /// Room for bytes at a pointer; null is allowed where there is none.
 ///
 /// # Safety
-/// `pointer` is null or leads to `len` bytes that nobody else reads or writes during `'a`, with any values.
+/// `pointer` is null or leads to `len` bytes that no other thread reads or writes during `'a`, with any values.
 pub(crate) unsafe fn room<'a>(what: &str, pointer: *mut c_void, len: usize) -> Result<Room<'a>, Failure> {
     if pointer.is_null() && len > 0 {
         return Err(null(what));
@@ -83,7 +83,7 @@ pub(crate) unsafe fn handle<'a, T>(what: &str, pointer: *const T) -> Result<&'a 
 /// A text that ends with a zero byte; `None` for null.
 ///
 /// # Safety
-/// `pointer` is null or leads to bytes that end with a zero and that nobody changes during `'a`.
+/// `pointer` is null or leads to bytes that end with a zero and that do not change during `'a`.
 pub(crate) unsafe fn text<'a>(what: &str, pointer: *const c_char) -> Result<Option<&'a str>, Failure> {
     if pointer.is_null() {
         return Ok(None);
@@ -96,7 +96,7 @@ pub(crate) unsafe fn text<'a>(what: &str, pointer: *const c_char) -> Result<Opti
 /// A path: bytes that end with a zero.
 ///
 /// # Safety
-/// `pointer` is null or leads to bytes that end with a zero and that nobody changes during `'a`.
+/// `pointer` is null or leads to bytes that end with a zero and that do not change during `'a`.
 pub(crate) unsafe fn path<'a>(what: &str, pointer: *const c_char) -> Result<&'a Path, Failure> {
     if pointer.is_null() {
         return Err(null(what));

@@ -72,7 +72,7 @@ fn start_nginx(folder: &Path, trace: &Trace) -> (Killed, u16) {
     for (name, len) in [("empty.html", 0), ("one.html", 1), ("large.iso", 30_000_000)] {
         fs::write(root.join("docs").join(name), body(1, len)).unwrap();
     }
-    // Held, but not listened at, until nginx has it too: nobody else gets the port in between.
+    // Held, but not listened at, until nginx has it too: no other process gets the port in between.
     let held = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     held.set_reuse_port(true).unwrap();
     held.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();

@@ -250,7 +250,7 @@ fn clients_that_die_or_sleep_disturb_nobody_and_memory_stays_bounded() {
 
 #[test]
 fn another_user_does_not_get_in() {
-    // Only root can be somebody else; anybody else is told of the socket's mode in the tests of the crate.
+    // Only root can be another user; any other is told of the socket's mode in the tests of the crate.
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let shared = Shared::start(folder.path(), &[]);

@@ -53,7 +53,7 @@ struct State<E> {
     started: u64,
     completed: u64,
     leading: bool,
-    /// Somebody keeps time until the next commit begins.
+    /// A thread keeps time until the next commit begins.
     timed: bool,
     /// Threads and tasks that wait for a commit that has not begun.
     waiting: usize,
@@ -318,7 +318,7 @@ mod tests {
     fn a_leader_waits_for_as_many_as_took_part_last_time() {
         let commits = Commits::default();
         commits.state().expected = 8;
-        // Nobody comes as late as that, however busy the machine.
+        // No thread comes as late as that, however busy the machine.
         commits.state().patience = Duration::from_secs(600);
         let led = AtomicU64::new(0);
         thread::scope(|scope| {
@@ -340,7 +340,7 @@ mod tests {
     fn the_last_to_come_leads_for_it_is_awake() {
         let commits = Commits::default();
         commits.state().expected = 2;
-        // Nobody comes as late as that.
+        // No thread comes as late as that.
         commits.state().patience = Duration::from_secs(600);
         thread::scope(|scope| {
             let first = scope.spawn(|| matches!(commits.wait(1), Ok(Turn::Durable)));

@@ -40,7 +40,7 @@ enum Queue {
         pool: Pool,
         why: String,
     },
-    /// Whoever submits.
+    /// The thread that submits.
     Caller {
         why: String,
     },
@@ -70,7 +70,7 @@ impl FileDevice {
         let wanted = options.backend;
         let queue = match wanted {
             Backend::Auto => OnceLock::new(),
-            // Whoever asks for one of them hears at once if it is not to be had.
+            // A caller that asks for one of them hears at once if it is not to be had.
             Backend::IoUring | Backend::Pool => {
                 let queue = Queue::start(&core, wanted);
                 OnceLock::from(queue.inspect_err(|_| core.before.restore(&core.path, &core.file))?)

@@ -132,7 +132,7 @@ fn open_locked(path: &Path, options: &OpenOptions) -> io::Result<Opened> {
         lock(path, &file, options.read_only)?;
         let metadata = file.metadata().map_err(|error| named(path, "stat", None, error))?;
         if metadata.is_file() && metadata.nlink() == 0 {
-            // Whoever had the lock failed to make it, and removed it.
+            // The process that had the lock failed to make it, and removed it.
             continue;
         }
         let before = match metadata.is_file() && metadata.len() == 0 && !options.read_only {

@@ -113,7 +113,7 @@ impl Lending {
         if idle.is_none() && self.refused.load(Relaxed) {
             return None;
         }
-        // Whoever turns it is its issuer for a batch only.
+        // The thread that turns it is its issuer for a batch only.
         let flights = idle.or_else(|| {
             let best = IoUring::builder().setup_coop_taskrun().build(ENTRIES);
             // Linux before 5.19 does not know the flag.

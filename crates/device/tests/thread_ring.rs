@@ -64,7 +64,7 @@ fn more_than_fits_is_answered_on_this_thread() {
         if !asked.replace(true) {
             (0..BLOCKS).for_each(|block| ask(&device, block, &answers));
         }
-        // Polled for the first time only: whoever waits is woken by what it waits for.
+        // Polled for the first time only: each is woken by what it waits for.
         if answers.lock().unwrap().len() as u64 == BLOCKS {
             return Poll::Ready(());
         }

@@ -17,6 +17,7 @@ use picaflor_format::cluster::Row;
 use crate::{
     Departure, Options,
     background::eviction::Budget,
+    base::beside::Beside,
     base::frame::Frame,
     base::group::{Groups, Priority},
     base::pinned::Pins,
@@ -71,6 +72,7 @@ pub(crate) struct Shared {
     pub(crate) last_read: AtomicU64,
     pub(crate) members: OnceLock<Vec<Weak<dyn Member>>>,
     pub(crate) leases: Arc<Leases>,
+    pub(crate) beside: Beside,
     /// Puts, deletes and reinsertions of one key follow each other.
     pub(crate) stripes: Box<[Mutex<()>]>,
 }

@@ -1,5 +1,5 @@
 //! What does not fit in memory while a graph is built: records by part, in one file that has no name and is
-//! gone with whoever made it.
+//! gone with the process that made it.
 //!
 //! Invariants: of each part at most a block waits in memory; a part comes back in the order in which it was filled.
 

@@ -377,7 +377,7 @@ fn an_image_of_another_version_is_not_read_and_taken_back_before_a_change() {
     let nodes: Vec<Change> = (0..3000).map(|n| put(&name(n), &[name(n / 7).as_str()][..usize::from(n > 0)])).collect();
     let changed: Vec<String> = (100..140).map(name).collect();
     let changed: Vec<&str> = changed.iter().map(String::as_str).collect();
-    // A newer one, the one whose parts were not deflated, one from before there were versions, what nobody can read.
+    // A newer one, the one whose parts were not deflated, one from before there were versions, what cannot be read.
     for said in [&[1, 3, 0, 0, 0, 1, 0, 0, 0, 7][..], &[1, 1, 0, 0, 0, 1, 0, 0, 0], &[1, 1, 0, 0, 0], &[9]] {
         let device = memory();
         let graph = Graph::open(Arc::clone(&device), &options).unwrap();

@@ -1,4 +1,4 @@
-//! Experiments: those that come with the lab are right, run, and give the same bytes whoever runs them.
+//! Experiments: those that come with the lab are right, run, and give the same bytes on each machine.
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
 use std::{collections::HashSet, fs, num::NonZero};

@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nobody answers at this path.
+    /// No server answers at this path.
     #[error("no server at {}: {source}; start one with `picaflor share`", path.display())]
     NoServer {
         /// The socket.

@@ -405,7 +405,7 @@ fn the_socket_is_the_owners_and_never_taken_from_another() {
     std::fs::write(&file, "a letter").unwrap();
     assert!(serve(place.store.clone(), &file, Limits::default()).err().unwrap().to_string().contains("no socket"));
     assert_eq!(std::fs::read(&file).unwrap(), b"a letter");
-    // What a killed server leaves is in nobody's way.
+    // What a killed server leaves is in no one's way.
     let stale = place.folder.path().join("stale");
     drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
     assert!(matches!(Client::connect(&stale), Err(Error::NoServer { .. })));

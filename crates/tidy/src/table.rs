@@ -151,6 +151,11 @@ pub const WORDS: &[(&str, &str, &str)] = &[
     ("crates/engine/", "garbage collection", "reclaim"),
     ("crates/engine/", "garbage collector", "reclaim"),
     ("crates/engine/", "evacuate", "reinsert"),
+    // A thread, a caller, an object has a name.
+    ("", "nobody", "which: no caller, no thread, no object"),
+    ("", "somebody", "which: a caller, a thread, an object"),
+    ("", "anybody", "which: any caller, any thread, any object"),
+    ("", "whoever", "which: the caller, the thread, the process that does it"),
     ("", "whitelist", "allow-list"),
     ("", "blacklist", "deny-list"),
 ];

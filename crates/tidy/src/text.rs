@@ -54,7 +54,7 @@ pub(crate) fn whitespace(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// No absolute path of somebody's machine: it works there only.
+/// No absolute path of one machine: it works there only.
 pub(crate) fn machine_paths(tree: &Tree) -> Vec<Finding> {
     // Written in two parts so that this file passes its own rule.
     let folders = ["work", "root", "home", "Users"].map(|name| format!("/{name}/"));

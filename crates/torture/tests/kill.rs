@@ -31,7 +31,7 @@ fn options(path: &Path, mode: Mode, durability: Durability) -> Options {
         .mode(mode)
         .durability(durability);
     options.cluster = 64 << 10;
-    // One reader waits for nobody else.
+    // One reader waits for no other.
     options.read_batch_time = Duration::from_millis(1);
     options
 }

@@ -26,7 +26,7 @@ fn number(said: &str, word: &str) -> u64 {
 
 #[test]
 fn no_preset_breaks_a_promise_when_its_process_is_killed() {
-    // On a machine with much else to do nobody keeps time to a quarter of a second.
+    // On a machine with much else to do no process keeps time to a quarter of a second.
     let grace = ["--grace", "2000"];
     let (done, said) =
         rounds(&[&["--rounds", "64", "--kills", "4", "--jobs", "2", "--keep-going"], &grace[..]].concat());

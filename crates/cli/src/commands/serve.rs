@@ -128,7 +128,7 @@ pub(crate) struct Serve {
     /// Forward also beside origins, for clients on this machine or those of forward.clients
     #[arg(long, conflicts_with = "no_forward")]
     forward: bool,
-    /// Forward for nobody [default where there are origins]
+    /// Forward for no client [default where there are origins]
     #[arg(long)]
     no_forward: bool,
     /// Network whose X-Forwarded-* and Forwarded are kept, such as that of a TLS terminator, repeatable [default: none]

@@ -99,7 +99,7 @@ impl Scene {
     }
 }
 
-/// Inverts these bytes on the device, beneath whoever has it open.
+/// Inverts these bytes on the device, beneath the process that has it open.
 fn rot(place: &Path, bytes: &[u8]) {
     let whole = fs::read(place).unwrap();
     let begins = whole.iter().enumerate().filter(|(_, byte)| **byte == bytes[0]).map(|(at, _)| at);

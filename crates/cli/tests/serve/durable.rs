@@ -10,7 +10,7 @@ use std::{
 
 use crate::kit::{Origin, Serve, is_hit, noise, ok};
 
-/// Answers GET of a path with a body that begins with how often anybody asked for anything, for a year; of
+/// Answers GET of a path with a body that begins with how often anything was asked for, for a year; of
 /// `/large…` with megabytes of it; of `/vary…` by language.
 fn origin() -> Origin {
     let asked = Arc::<AtomicUsize>::default();

@@ -72,7 +72,7 @@ impl Origin {
         self.begun.load(SeqCst)
     }
 
-    /// From now on nobody listens there.
+    /// From now on no server listens there.
     pub(crate) fn end(&mut self) {
         self.gone.store(true, SeqCst);
         let _ = TcpStream::connect(self.address);

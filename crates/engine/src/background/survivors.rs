@@ -2,12 +2,12 @@
 //!
 //! Invariant: a survivor takes the place of its entry only, so that what was put meanwhile stays.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use picaflor_format::frame::{self, ChunkKey, Header, Kind, Manifest};
 
 use crate::{
-    Daemons, Result,
+    Result,
     base::blocked::{Blocked, Purpose},
     base::{frame::Draft, stats::add},
     index::IndexEntry,
@@ -17,9 +17,6 @@ use crate::{
     write::flush::Committer,
     write::placement::Class,
 };
-
-/// Longest wait for one write, after which the queue is looked at again.
-const A_WRITE: Duration = Duration::from_millis(1);
 
 pub(crate) struct Survivors {
     parts: Parts,
@@ -160,14 +157,7 @@ impl Survivors {
     fn outwait(&self, blocked: Blocked) -> Result<bool> {
         match blocked {
             Blocked::Moved | Blocked::Staging => {}
-            Blocked::Buffers if self.parts.shared.options.daemons == Daemons::Manual => {
-                self.committer.write_queued(true);
-            }
-            // This may be the flusher's own thread: it writes, and waits for one of the writes, not for all.
-            Blocked::Buffers => {
-                self.committer.write_queued(false);
-                self.parts.log.queue.wait_for_change(A_WRITE);
-            }
+            Blocked::Buffers => self.committer.write_queued(true),
             Blocked::Space if self.parts.space.leaving() > 1 => self.checkpointer.commit_now()?,
             Blocked::Space => return Ok(false),
         }

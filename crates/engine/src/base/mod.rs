@@ -1,6 +1,7 @@
 //! What every floor may name: options and presets with their answers, errors, counters, reports, frames, groups, on
 //! which device a key has its home, and the two seams to layouts of other crates.
 
+pub(crate) mod beside;
 pub(crate) mod blocked;
 pub(crate) mod blocking;
 pub(crate) mod error;

@@ -503,7 +503,7 @@ mod tests {
         }
         let full = open.used;
         let mut moved = Vec::new();
-        // The first is on the device; the last needs nobody to move.
+        // The first is on the device; the last needs none to move.
         let gained = open.compact(|row| [1, 4, 5, 7].contains(&row.generation), |row, _| moved.push(row.generation));
         assert_eq!(moved, [6]);
         assert_eq!(open.rows().iter().map(|row| row.generation).collect::<Vec<_>>(), [1, 2, 3, 6]);

@@ -156,18 +156,23 @@ impl Store {
 
     /// The same of what is admitted.
     pub(crate) fn put_admitted(&self, &Put { key, body, options }: &Put<'_>, expires: u64) -> Result<Awaited> {
+        let beside = &self.shared().beside;
         if !self.is_small(key, body, options) {
-            let mut stream = self.admitted_stream(key, Some(body.len() as u64), options.clone(), expires)?;
-            stream.write(body)?;
-            return stream.finish().map(|()| None);
+            let put = || {
+                let mut stream = self.admitted_stream(key, Some(body.len() as u64), options.clone(), expires)?;
+                stream.write(body)?;
+                stream.finish().map(|()| None)
+            };
+            return beside.put(put);
         }
         let hash = self.hasher().key(key);
         let parts = Parts::whole(key, body, expires, options);
-        let volume = match self.insert(hash, &parts)? {
+        let insert = || self.insert(hash, &parts);
+        let volume = match beside.again(insert(), 0, insert)? {
             Inserted::In(volume) => Some(volume),
             Inserted::Durable => None,
             Inserted::Scattered(piece_max) => {
-                return self.put_cut(key, body, options, expires, piece_max).map(|()| None);
+                return beside.put(|| self.put_cut(key, body, options, expires, piece_max).map(|()| None));
             }
         };
         add(&self.shared().counters.puts, 1);

@@ -99,7 +99,7 @@ fn at_once<R>(future: impl Future<Output = R>) -> R {
 
 /// Whose the chunks are.
 enum Owner {
-    Nobody,
+    None,
     /// It is framed.
     Manifest,
     /// A table failed that was to take it: it may be there. The keeper looks.
@@ -265,7 +265,7 @@ impl PutStream {
             large.owner = match &framed {
                 Ok(_) => Owner::Manifest,
                 Err(error) if store.layout().is_some_and(|layout| layout.doubts(error)) => Owner::Unknown,
-                Err(_) => Owner::Nobody,
+                Err(_) => Owner::None,
             };
         }
         let volume = match framed? {
@@ -317,7 +317,7 @@ impl PutStream {
         // A chunk fills a cluster of its own but for its frame and the table's row.
         let chunk = self.store.payload_max() - ChunkKey::LEN;
         let manifest = Manifest { id, total: 0, chunk: 0, tail: 0 };
-        let (owner, run) = (Owner::Nobody, VecDeque::new());
+        let (owner, run) = (Owner::None, VecDeque::new());
         self.large = Some(LargePut { manifest, written: 0, volume: volume.clone(), owner, run, to_run: 0 });
         self.plan_runs();
         if self.has_run(waits).await? {
@@ -432,7 +432,7 @@ impl Drop for PutStream {
         match large.owner {
             Owner::Manifest => {}
             Owner::Unknown => self.store.layout().iter().for_each(|layout| layout.look_for_orphans()),
-            Owner::Nobody => {
+            Owner::None => {
                 let total = u64::from(large.written) * u64::from(large.manifest.chunk);
                 let written = Manifest { total, ..large.manifest };
                 large.volume.iter().for_each(|volume| volume.frames.drop_chunks(self.hash, written));

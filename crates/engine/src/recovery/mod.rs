@@ -44,6 +44,7 @@ use crate::{
     Error, Inspection, Options, Place, Result, Spread,
     api::inspect::inspect,
     background::eviction::Budget,
+    base::beside::Beside,
     base::group::Groups,
     base::layout::{Env, Layout},
     base::medium::read_twice,
@@ -321,6 +322,7 @@ fn shared(options: Options, epoch: u64) -> Shared {
         last_read: AtomicU64::new(0),
         members: OnceLock::new(),
         leases: Arc::default(),
+        beside: Beside::default(),
         stripes: (0..STRIPES).map(|_| Mutex::new(())).collect(),
         options,
     }

@@ -263,7 +263,7 @@ fn threads_that_replace_side_by_side_are_not_refused() {
                 let own = || (own..filled.held.len()).step_by(4);
                 for at in own().chain(own()) {
                     filled.put(at).unwrap_or_else(|error| panic!("{at}: {}: {error}", filled.said()));
-                    // Whoever reads meanwhile sees it whole.
+                    // A reader sees it whole meanwhile.
                     let found = filled.store.get(&key(at)).unwrap().unwrap();
                     assert_eq!(found.len() as usize, filled.held[at].unwrap().0);
                 }

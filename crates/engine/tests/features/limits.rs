@@ -245,7 +245,7 @@ fn an_audit_names_the_place_of_planted_damage() {
     let frame = place - 64 - key(123).len() as u64;
     assert!(damage.contains(std::str::from_utf8(&key(123)).unwrap()), "{damage}");
     assert!(damage.contains(&format!("at {frame}")), "{damage} does not name {frame}");
-    // The same on a store that was not closed: nobody drops what is damaged before the audit sees it.
+    // The same on a store that was not closed: nothing drops what is damaged before the audit sees it.
     let crashed = FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), 5);
     let store = Store::open(by_hand(Arc::new(crashed.clone())).mode(Mode::Store)).unwrap();
     for round in 0..3 {

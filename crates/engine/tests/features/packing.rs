@@ -213,7 +213,7 @@ fn hints_of_objects_that_are_gone_are_dropped() {
     store.collocate(&key(0), &key(39));
     store.delete(&key(0)).unwrap();
     store.put(&key(0), &body(0, 2500)).unwrap();
-    // A page that names what is gone takes nobody along.
+    // A page that names what is gone takes none along.
     store.collocate(&key(1), &key(38));
     store.delete(&key(38)).unwrap();
     store.flush().unwrap();
@@ -353,7 +353,7 @@ fn what_waits_and_what_was_read_share_memory_as_they_were_asked_for() {
 fn a_put_that_finds_memory_full_packs_what_was_asked_for_least_recently() {
     let (device, options) = hummingbird(64 * MIB);
     let store = Store::open(options.with(|options| options.memory = 4 * MIB)).unwrap();
-    // Nobody calls the daemons.
+    // The daemons are not called.
     for i in 0..4000 {
         store.put(&key(i), &body(i, 3000)).unwrap();
     }
@@ -394,7 +394,7 @@ fn a_flush_packs_what_waits_and_a_crash_finds_it() {
     for i in 100..200 {
         store.put(&key(i), &body(i, 3000)).unwrap();
     }
-    // Nobody closes it.
+    // It is not closed.
     kill(store);
     let store = Store::open(options()).unwrap();
     for i in 0..200 {

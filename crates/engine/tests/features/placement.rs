@@ -152,7 +152,7 @@ fn in_a_cache_a_page_lies_in_one_run_and_before_its_parts() {
     println!("{SETS} pages lie in {together} runs, of which {begun} begin with the page");
     // The first are put before it is known that neighbours are named, and some lie across two clusters.
     assert!(together < SETS * 3 / 2 && begun > SETS * 9 / 10, "{together} {begun}");
-    // What is durable when its put returns has nobody to wait for.
+    // What is durable when its put returns cannot wait for others.
     let device = Arc::new(MemoryDevice::new(64 * MIB));
     let store = Store::open(by_hand(device).durability(Durability::EveryPut)).unwrap();
     put_by_turns(&store, 24);
@@ -213,7 +213,7 @@ fn collocated_objects_get_copies() {
             copies.iter().all(|(_, copy)| is_beside(copy)),
             "a copy has the server of what it lies beside: {copies:?}"
         );
-        // After an opening nobody vouches for copies any more, and the object is read where it is.
+        // After an opening nothing vouches for copies any more, and the object is read where it is.
         let store = Store::open(options.mode(mode)).unwrap();
         for page in 0..60u64 {
             assert_eq!(read(&store, &key(page, 0)).unwrap(), body(page, 3000));

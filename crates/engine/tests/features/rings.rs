@@ -76,7 +76,7 @@ fn gets_of_one_ring_of_others_and_of_none_see_the_same_objects() {
                 // A get that blocks, of what is perhaps under way here.
                 let i = rng.random_range(0..OBJECTS / 10);
                 check(i, store.get(&key(i)).unwrap());
-                // Nobody waits for these any more.
+                // These are not waited for any more.
                 gets.truncate(10);
             }
             assert!(store.stats().counts.hits_device > 0);

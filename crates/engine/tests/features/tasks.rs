@@ -72,7 +72,7 @@ impl Device for Guarded {
         self.inner.sync()
     }
 
-    // Nobody waits for it.
+    // It is not waited for.
     fn submit(&self, batch: Vec<Request>) {
         self.inner.submit(batch);
     }

@@ -132,7 +132,7 @@ impl Run {
             let now: Vec<u64> = self.done.iter().map(|done| done.load(Relaxed)).collect();
             let all_moved = now.iter().zip(&last).all(|(now, last)| now > last);
             stuck = if all_moved { 0 } else { stuck + 1 };
-            // A busy machine may hold a thread up; ten seconds say that nobody will wake it.
+            // A busy machine may hold a thread up; ten seconds say that it will not be woken.
             assert!(stuck < 100, "stuck: {last:?} {now:?} {:?}", self.store.stats());
             last = now;
         }

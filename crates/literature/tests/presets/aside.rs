@@ -25,7 +25,7 @@ fn bypass() -> PutOptions {
     PutOptions::new().bypass_memory(true)
 }
 
-/// A device, and the options of a store on it that nobody else steps.
+/// A device, and the options of a store on it that no other steps.
 fn store_on(seed: u64) -> (Arc<FaultyDevice>, impl Fn() -> Options) {
     let device = Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(CAPACITY)), seed));
     let options = {

@@ -152,7 +152,7 @@ fn a_hated_flood_leaves_loved_pages_alone_and_a_change_of_mind_holds_at_once() {
     store.group(2).love();
     pass(&store, &device, 2, 150);
     assert!(pass(&store, &device, 1, 20) >= 19);
-    // Where nobody was told anything, all are loved.
+    // Where nothing was said, all are loved.
     let (store, device) = cold(&[(1, 20), (2, 150)]);
     pass(&store, &device, 1, 20);
     pass(&store, &device, 2, 150);

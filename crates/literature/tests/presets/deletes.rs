@@ -1,5 +1,5 @@
 //! Deletes that several threads acknowledge where objects speak for themselves, in files or in slots: while one commit
-//! removes what it covers, nobody takes later deletes for covered.
+//! removes what it covers, no later delete is taken for covered.
 
 use std::{
     collections::HashMap,

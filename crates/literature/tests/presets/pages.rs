@@ -78,7 +78,7 @@ fn each_group_reads_pages_of_its_own_size_also_after_a_restart_and_after_a_crash
         assert_eq!([1, 2, 3, 4, 5].map(|group| u64::from(store.group(group).page().unwrap())), PAGES);
         for (group, page) in (1..=5).zip(PAGES) {
             let (reads, bytes) = read_all(&store, &medium, group, len);
-            // Frames of 1,600 bytes. What a crash left unsealed has no table, and nobody knows how it is divided before
+            // Frames of 1,600 bytes. What a crash left unsealed has no table, and how it is divided is not known before
             // its first object is read; where it is one page, it is never held.
             let least = (200 * 1600_u64).div_ceil(page);
             match (how, group) {

@@ -1,4 +1,4 @@
-//! A store remembers the preset that it was opened with, and its files are nobody else's.
+//! A store remembers the preset that it was opened with, and its files are its owner's alone.
 
 use std::{os::unix::fs::PermissionsExt, path::Path};
 

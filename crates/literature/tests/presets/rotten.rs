@@ -75,11 +75,11 @@ fn the_check_tells_of_pages_that_rot_and_the_keeper_makes_them_anew() {
         assert!(store.stats().counts.pages_rebuilt >= 2 && store.stats().counting == crashed);
         let refused = (0..ENTRIES).filter(|&i| matches!(store.get(&key(i)), Err(Error::Damaged { .. }))).count();
         assert!(refused > 300, "{refused}");
-        // Whoever meets a page has it mended; this meets them all.
+        // A call that meets a page has it mended; this meets them all.
         assert!(!store.check(|_, _| {}).is_clean());
         while store.step().unwrap() {}
         let stats = store.stats();
-        // Without large objects nobody asks for the page of their table; after a crash all are gone through.
+        // Without large objects the page of their table is not asked for; after a crash all are gone through.
         let met = if crashed { pages } else { pages - 1 };
         assert_eq!((stats.counts.pages_rebuilt, stats.counting), (met, false), "{crashed}");
         for i in 0..ENTRIES {

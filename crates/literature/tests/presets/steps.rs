@@ -100,7 +100,7 @@ fn the_default_takes_puts_at_once_and_so_does_this_row_if_it_is_told_to() {
         assert_eq!(read(&store, b"new").unwrap(), b"after the crash", "{preset}");
         assert!(read(&store, &key(1999)).is_some());
     }
-    // Nobody but a cache refuses: a store would have to fail what it promised to take.
+    // Only a cache refuses: a store would have to fail what it promised to take.
     let (medium, options) = cache("hummingbird");
     let options = options.mode(Mode::Store);
     let store = Store::open(options.clone()).unwrap();

@@ -335,7 +335,7 @@ fn eight_threads_on_a_real_file_read_what_they_put() {
                             store.put(&key(i), &body(seed, 500 + seed as usize % 6000)).unwrap();
                             assert_eq!(read(&store, &key(i)).unwrap(), body(seed, 500 + seed as usize % 6000));
                         }
-                        // One that all of them put and read: it is wholly somebody's.
+                        // One that all of them put and read: it is wholly of one of them.
                         store.put(b"common", &body(thread, 4000)).unwrap();
                         let common = read(&store, b"common").unwrap();
                         assert!((0..8).any(|thread| common == body(thread, 4000)));

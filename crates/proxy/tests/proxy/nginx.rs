@@ -24,7 +24,7 @@ impl Nginx {
     /// With more of its `listen`, such as `ssl`.
     pub(crate) fn start_by(listen: &str, locations: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // Held, but not listened at, until nginx has it too: nobody else gets the port in between.
+        // Held, but not listened at, until nginx has it too: no other process gets the port in between.
         let held = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         held.set_reuse_port(true).unwrap();
         held.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();

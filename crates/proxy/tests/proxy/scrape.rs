@@ -52,13 +52,13 @@ fn a_wrong_method_is_told_the_right_one() {
 fn the_dashboard_says_nothing_without_the_token() {
     let origin = Origin::constant("", "x");
     let proxy = Proxy::before(&origin.url(), "");
-    let mut anybody = Client::new(proxy.admin);
-    let page = anybody.get("/dashboard");
+    let mut stranger = Client::new(proxy.admin);
+    let page = stranger.get("/dashboard");
     assert_eq!((page.status(), page.field("content-type")), (200, "text/html; charset=utf-8"));
     let policy = page.field("content-security-policy");
     assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{policy}");
     assert!(!page.text().contains("src=") && !page.text().contains(&proxy.token), "it is all there, and no secret");
-    assert_eq!(anybody.get("/map").status(), 401);
+    assert_eq!(stranger.get("/map").status(), 401);
     assert_eq!(proxy.admin("DELETE", "/map").status(), 405);
     let map: serde_json::Value = serde_json::from_str(&proxy.admin("GET", "/map").text()).unwrap();
     let volume = &map["volumes"][0];

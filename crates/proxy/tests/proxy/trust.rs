@@ -50,7 +50,7 @@ fn credentials_leave_what_everybody_gets_alone() {
     let origin = confirming(fields, &door, |_| "cache-control: max-age=3600, stale-while-revalidate=3600".into());
     let proxy = Proxy::before(&origin.url(), "");
     proxy.get("/");
-    // Behind the stale answer it is confirmed, in nobody's name.
+    // Behind the stale answer it is confirmed, without credentials.
     assert!(proxy.get_with("/", &["authorization: Basic x"]).is_hit());
     assert!(proxy.get("/").cache().starts_with("picaflor; hit; ttl=3"), "it is fresh again");
     let own = proxy.get_with("/", &["authorization: Basic x", "cache-control: no-cache"]);

@@ -164,7 +164,8 @@ impl FreeLists {
                 space.tally.subtract(block);
             }
             space.frees += 1;
-            // Nobody may see it as allocated or take it while the write is under way, or waits; discovery stops there.
+            // No other call may see it as allocated or take it while the write is under way, or waits; discovery stops
+            // there.
             space.wait_for_sync(&header);
             header
         };

@@ -112,7 +112,8 @@ impl Cache {
     }
 
     /// Takes in those of a table's pages that are not in memory, as far as that can be done: `load` is given their
-    /// numbers, and says of each whether it filled it. Whoever asks for one of the others hears why it is not there.
+    /// numbers, and says of each whether it filled it. A caller that asks for one of the others hears why it is not
+    /// there.
     pub(super) fn read_ahead(
         &self,
         index: &Arc<Index>,

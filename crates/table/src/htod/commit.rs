@@ -124,7 +124,8 @@ impl Inner {
         }
     }
 
-    /// Discovers and joins free blocks, if so many were freed since that was last done. Nobody waits for all of them.
+    /// Discovers and joins free blocks, if so many were freed since that was last done. No caller waits for all of
+    /// them.
     fn tidy(&self, lists: &FreeLists, freed: u64) -> Result<()> {
         let before = self.freed.fetch_add(freed, Relaxed);
         let due = |every: u64| 0..((before + freed) / every - before / every).min(MOST_BITS);

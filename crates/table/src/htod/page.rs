@@ -102,7 +102,7 @@ impl Page {
         self.unsealed |= 1 << standing.sector;
     }
 
-    /// What was marked as replaced is current. Whoever reads the page from the device finds the same.
+    /// What was marked as replaced is current. A reader of the page on the device finds the same.
     pub(super) fn restore(&mut self, standing: Standing) {
         let slot = Slot { superseded: false, ..standing.slot };
         htod::set_slot(&mut self.bytes, standing.sector, standing.index, Some(slot));

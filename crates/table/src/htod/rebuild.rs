@@ -110,7 +110,7 @@ impl Inner {
         }
     }
 
-    /// Writes what waits to be written and frees what waits to be freed. Nobody else is at work.
+    /// Writes what waits to be written and frees what waits to be freed. No other call is running.
     pub(super) fn settle_everything(&self, lists: &FreeLists) -> Result<()> {
         self.write_all(lists)?;
         lists.sync().map_err(failed("sync"))?;
@@ -155,7 +155,7 @@ impl Inner {
         }
     }
 
-    /// Makes a page anew, or says why not. Nobody else is at work, and nothing waits to be written or freed.
+    /// Makes a page anew, or says why not. No other call is running, and nothing waits to be written or freed.
     fn make_anew(
         &self,
         lists: &FreeLists,

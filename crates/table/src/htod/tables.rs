@@ -210,7 +210,7 @@ impl Index {
         lists.write_area(&extent, 0, &page.bytes).map_err(failed("write a table's first page"))?;
         let header = Header { table: number, epoch, pages: 1, next_table: LIST + 1, ..Header::default() };
         let index = Self::new(area, header, vec![extent]);
-        // Whoever makes a table syncs.
+        // The maker of a table syncs.
         index.note_first(lists)?;
         Ok(index)
     }

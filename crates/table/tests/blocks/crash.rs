@@ -258,7 +258,7 @@ impl Life {
                 return Err(format!("freed, synced, and back: grain {at}"));
             }
         }
-        // What is found and was not acknowledged belongs to nobody: the layer above frees it. The rest is kept.
+        // What is found and was not acknowledged belongs to none: the layer above frees it. The rest is kept.
         let mut kept = BTreeMap::new();
         for (at, block) in found {
             match self.known.remove(&at).filter(|known| known.durable && !known.freed) {

@@ -27,7 +27,7 @@ fn call(lists: &FreeLists, step: usize, known: &mut Known) -> BlockResult<()> {
             let blocks = lists.put_batch(&[&bodies[0], &bodies[1], &bodies[2]])?;
             known.since.extend(blocks.into_iter().zip(bodies));
         }
-        // From here on nobody knows whether it is there.
+        // From here on whether it is there is not known.
         4 if !known.durable.is_empty() => lists.free(&known.durable.remove(step % known.durable.len()).0)?,
         4 => {}
         _ => {

@@ -1,4 +1,4 @@
-//! A device that fails one write while several threads put: each of them waits for a batch that somebody else may be
+//! A device that fails one write while several threads put: each of them waits for a batch that another may be
 //! writing, and none may be told that its own is durable when that one failed.
 
 use std::{

@@ -35,7 +35,7 @@ struct Churned {
     replaced: u64,
 }
 
-/// Removes and puts keys in a scattered order; after a crash, if that is asked for, which nobody mends.
+/// Removes and puts keys in a scattered order; after a crash, if that is asked for, which is not mended.
 fn churn(blocks: BlockOptions, crashed: bool, grain: usize) -> Churned {
     let mut random = SmallRng::seed_from_u64(5);
     let device = CountedDevice::new(Arc::new(MemoryDevice::with_block_size(256 << 20, grain)));

@@ -204,7 +204,7 @@ impl Part<'_> {
     fn acknowledged(&mut self, at: usize, raise: Raise) {
         self.tally.done += 1;
         self.known[at].raise(raise);
-        // Whoever kills may not be waiting.
+        // The killer may not be waiting.
         let _ = self.scene.acknowledged.try_send(());
     }
 }

@@ -82,7 +82,7 @@ fn tables(spec: &Spec, how: How, progress: Progress<'_>, done: &mut Reproduction
         scope.spawn(|| told.into_iter().for_each(|more| progress(&spec.title, more, total)));
         let measured = experiment::spread(&loads, how.jobs, |load| {
             let tell = tell.clone();
-            // Nobody listens any more once all is told.
+            // The other side has gone once all is told.
             wg::run(load, Arc::new(move |more| tell.send(more).unwrap_or(())))
         });
         drop(tell);

@@ -53,7 +53,7 @@ pub(super) fn run(spec: &Spec, how: How, progress: Progress<'_>) -> Result<Both>
         scope.spawn(|| told.into_iter().for_each(|more| progress("the proxy test", more, total)));
         let both = experiment::spread(&systems, how.jobs, |&system| {
             let tell = tell.clone();
-            // Nobody listens any more once all is told.
+            // The other side has gone once all is told.
             let tell = Arc::new(move |more| tell.send(more).unwrap_or(()));
             polymix::serve(&test, machine, system, spec.seed, tell)
         });

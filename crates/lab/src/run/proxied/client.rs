@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::terms::{Proxied, Served, wrong};
 use crate::{Result, run::bodies::Bodies, trace::Request};
 
-/// How long nobody waits any longer.
+/// How long a client waits at most.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a client counted.

@@ -464,7 +464,7 @@ mod tests {
         assert!(extents.release(slots[1]) && !extents.release(slots[1]));
         assert!(extents.release(slots[3]));
         assert_eq!((extents.slots(), extents.oldest()), ((0, 4, 6), Some(place(2, slots[2], 2))));
-        // Somebody is still at the key with hash 3.
+        // A call is still at the key with hash 3.
         let ready = extents.ready(|hash| hash != 3);
         assert_eq!(put(&extents, 9, 2), None);
         extents.settle(ready);
