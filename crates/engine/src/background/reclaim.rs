@@ -10,7 +10,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64},
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -66,6 +66,11 @@ impl ReclaimState {
     pub(crate) fn wake(&self) {
         *self.rung.lock() = true;
         self.bell.notify_all();
+    }
+
+    /// It is worth trying again, whatever objects take.
+    pub(crate) fn forget_in_vain(&self) {
+        self.in_vain.store(u64::MAX, Relaxed);
     }
 
     /// Sleeps until rung, or for `time`.

@@ -30,21 +30,28 @@ impl Drop for Inside<'_> {
 }
 
 impl Beside {
-    /// A put in pieces.
-    pub(crate) fn put<T>(&self, put: impl Fn() -> Result<T>) -> Result<T> {
+    /// A put in pieces; `afresh` is called before it is tried once more.
+    pub(crate) fn put<T>(&self, afresh: impl Fn(), put: impl Fn() -> Result<T>) -> Result<T> {
         let _inside = self.enter();
         let first = {
             let _beside = self.alone.read();
             put()
         };
-        self.again(first, 1, put)
+        self.again(first, 1, afresh, put)
     }
 
     /// What a put came to, or, if it found the store full while more than `own` were in, what it comes to alone.
-    pub(crate) fn again<T>(&self, first: Result<T>, own: usize, put: impl Fn() -> Result<T>) -> Result<T> {
+    pub(crate) fn again<T>(
+        &self,
+        first: Result<T>,
+        own: usize,
+        afresh: impl Fn(),
+        put: impl Fn() -> Result<T>,
+    ) -> Result<T> {
         match first {
             Err(Error::Full { .. }) if self.inside.load(SeqCst) > own => {
                 let _alone = self.alone.write();
+                afresh();
                 put()
             }
             first => first,
@@ -77,8 +84,8 @@ mod tests {
             tries.fetch_add(1, SeqCst);
             Err(full())
         };
-        assert!(matches!(beside.put(put), Err(Error::Full { .. })));
-        assert!(matches!(beside.again(put(), 0, put), Err(Error::Full { .. })));
+        assert!(matches!(beside.put(|| (), put), Err(Error::Full { .. })));
+        assert!(matches!(beside.again(put(), 0, || (), put), Err(Error::Full { .. })));
         assert_eq!(tries.load(SeqCst), 2);
     }
 
@@ -100,7 +107,7 @@ mod tests {
                         held.fetch_sub(1, SeqCst);
                         Ok(())
                     };
-                    beside.put(put).unwrap();
+                    beside.put(|| (), put).unwrap();
                 });
             }
         });

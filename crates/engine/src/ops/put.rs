@@ -157,22 +157,24 @@ impl Store {
     /// The same of what is admitted.
     pub(crate) fn put_admitted(&self, &Put { key, body, options }: &Put<'_>, expires: u64) -> Result<Awaited> {
         let beside = &self.shared().beside;
+        // That no room could be made was true of a store with the others' pieces in it.
+        let afresh = || self.volumes().iter().for_each(|volume| volume.room.reclaimer.state.forget_in_vain());
         if !self.is_small(key, body, options) {
             let put = || {
                 let mut stream = self.admitted_stream(key, Some(body.len() as u64), options.clone(), expires)?;
                 stream.write(body)?;
                 stream.finish().map(|()| None)
             };
-            return beside.put(put);
+            return beside.put(afresh, put);
         }
         let hash = self.hasher().key(key);
         let parts = Parts::whole(key, body, expires, options);
         let insert = || self.insert(hash, &parts);
-        let volume = match beside.again(insert(), 0, insert)? {
+        let volume = match beside.again(insert(), 0, afresh, insert)? {
             Inserted::In(volume) => Some(volume),
             Inserted::Durable => None,
             Inserted::Scattered(piece_max) => {
-                return beside.put(|| self.put_cut(key, body, options, expires, piece_max).map(|()| None));
+                return beside.put(afresh, || self.put_cut(key, body, options, expires, piece_max).map(|()| None));
             }
         };
         add(&self.shared().counters.puts, 1);
