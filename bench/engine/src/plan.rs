@@ -376,7 +376,7 @@ impl<'a> Bench<'a> {
             config: Config {
                 folder: folder.to_owned(),
                 memory: SMALL_MEMORY,
-                // Room for everything, as rounded up by whoever rounds most, and for the dead beside the living.
+                // Room for everything, however it is rounded up, and for the dead beside the living.
                 capacity: (self.total * 2).max(LEAST_CAPACITY),
                 durable: false,
                 commit_every: 1000,

@@ -182,7 +182,7 @@ impl Bench<'_> {
                 }
                 self.measure(server, &running, &setup, work, round).with_context(|| work.name.clone())?;
             }
-            // The group can only go when nobody is in it.
+            // The group can only go when no process is in it.
             drop(running);
             drop(group);
         }

@@ -1,6 +1,6 @@
 //! foyer's hybrid cache, by io_uring or by positioned reads and writes in threads.
 //!
-//! foyer drops a put when its queue is full and tells nobody. To keep everything that is put, puts here wait for
+//! foyer drops a put when its queue is full and tells no caller. To keep everything that is put, puts here wait for
 //! the queue to drain whenever half of what it holds may be unwritten. A durable put waits for the queue and then
 //! syncs the files, which foyer itself never does.
 

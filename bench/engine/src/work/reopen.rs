@@ -51,7 +51,7 @@ pub(super) fn reopen(open: impl Fn() -> Result<Box<dyn Engine>>, data: &Data, jo
         }
         missing = still;
     }
-    // What an opening took to merge is given back when it is over, which nobody has to wait for.
+    // What an opening took to merge is given back when it is over, which no caller waits for.
     thread::sleep(SETTLING);
     let never = PATIENCE + Duration::from_secs(1);
     let mut figures = Figures::from([
