@@ -120,6 +120,12 @@ pub(crate) fn key(id: u64) -> Key {
     key
 }
 
+/// Each of so many objects in turn, in no order that an engine could like: a prime that divides no population used here
+/// makes this a permutation.
+pub(crate) fn scattered(number: u64, objects: u64) -> u64 {
+    number.wrapping_mul(2_147_483_647) % objects
+}
+
 /// Which object is asked for next.
 pub(crate) enum Chooser {
     /// Each as likely as any other.
@@ -136,8 +142,7 @@ impl Chooser {
     pub(crate) fn next(&self, random: &mut SmallRng) -> u64 {
         match self {
             Self::Uniform(objects) => random.random_range(0..*objects),
-            // A prime that divides no population used here makes this a permutation.
-            Self::Zipf(objects, zipf) => (zipf.sample(random) as u64 - 1).wrapping_mul(2_147_483_647) % objects,
+            Self::Zipf(objects, zipf) => scattered(zipf.sample(random) as u64 - 1, *objects),
         }
     }
 }

@@ -229,10 +229,7 @@ impl<'a> Bench<'a> {
         }
         if wants("cache") && engines::evicts(engine) {
             clear(folder)?;
-            let mut job = self.large_job(engine, folder, Work::Zipf { threads: 8, fill: true });
-            job.config.capacity = (self.total / 2).max(LEAST_CAPACITY);
-            // Those who evict do without the page cache, and foyer at times holds four times what it was given.
-            job.door = None;
+            let job = self.on_half(self.large_job(engine, folder, Work::Zipf { threads: 8, fill: true }));
             self.measure("cache at steady state, device holds half", &job, round)?;
         }
         if wants("delete") {
@@ -255,9 +252,7 @@ impl<'a> Bench<'a> {
                 [("full device, 1 writer, 8 readers", 1, 8), ("full device, 4 writers", 4, 0)]
             {
                 clear(folder)?;
-                let mut job = self.job(engine, folder, Work::Full { writers, readers });
-                job.config.capacity = (self.total / 2).max(LEAST_CAPACITY);
-                job.door = None;
+                let job = self.on_half(self.job(engine, folder, Work::Full { writers, readers }));
                 self.measure(name, &job, round)?;
             }
         }
@@ -389,6 +384,14 @@ impl<'a> Bench<'a> {
             patience: if self.arguments.tiny { Duration::from_secs(60) } else { Duration::from_secs(1800) },
             door: self.limits.as_ref().map(|[small, _]| small.door()),
         }
+    }
+
+    /// A job on a device that holds half of the objects. Engines that evict do without the page cache, and foyer at
+    /// times holds four times what it was given: their memory is not limited.
+    fn on_half(&self, mut job: Job) -> Job {
+        job.config.capacity = (self.total / 2).max(LEAST_CAPACITY);
+        job.door = None;
+        job
     }
 
     /// A job that is to use memory.

@@ -8,7 +8,7 @@ use bench_common::usage::Usage;
 
 use super::{Figures, Job};
 use crate::{
-    data::{Data, KEY_LEN, key},
+    data::{Data, KEY_LEN, key, scattered},
     engines::Engine,
 };
 
@@ -20,8 +20,7 @@ pub(super) fn run(engine: &dyn Engine, data: &Data, job: &Job, age: f64) -> Resu
     let (mut bytes, mut puts) = (0.0, 0_u64);
     let end = Instant::now() + job.time * 12;
     while bytes < age * live && Instant::now() < end {
-        // The prime of `Chooser`: each object in turn, in no order that the engine could like.
-        let id = puts.wrapping_mul(2_147_483_647) % job.objects;
+        let id = scattered(puts, job.objects);
         let version = 1 + (puts / job.objects) as u32;
         let body = data.body(id, version);
         engine.delete(&key(id))?;

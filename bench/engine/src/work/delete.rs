@@ -6,7 +6,7 @@ use bench_common::usage::Usage;
 
 use super::{Figures, Job, load};
 use crate::{
-    data::{Data, key},
+    data::{Data, key, scattered},
     engines::Engine,
 };
 
@@ -14,8 +14,7 @@ pub(super) fn run(engine: &dyn Engine, data: &Data, job: &Job) -> Result<Figures
     load::put_all(engine, data, job.objects)?;
     let before = Usage::now();
     for number in 0..job.objects {
-        // The prime of `Chooser`.
-        engine.delete(&key(number.wrapping_mul(2_147_483_647) % job.objects))?;
+        engine.delete(&key(scattered(number, job.objects)))?;
     }
     engine.flush()?;
     let used = before.until_now();
