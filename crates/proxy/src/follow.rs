@@ -5,20 +5,20 @@
 
 use http::uri::Authority;
 
-use crate::key;
+use crate::{key, place::own_port};
 
 /// Most redirects that a rule may have followed.
 pub(crate) const MOST: u8 = 10;
 
 /// A server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Server {
     is_tls: bool,
     host: String,
     port: u16,
 }
 
-impl Place {
+impl Server {
     pub(crate) fn of(authority: &Authority, is_tls: bool) -> Self {
         let port = authority.port_u16().unwrap_or(own_port(is_tls));
         Self { is_tls, host: authority.host().to_ascii_lowercase(), port }
@@ -30,14 +30,10 @@ impl Place {
     }
 }
 
-fn own_port(is_tls: bool) -> u16 {
-    if is_tls { 443 } else { 80 }
-}
-
 /// One that is allowed, or all below a domain.
 #[derive(Debug, Clone)]
 pub(crate) struct Listed {
-    place: Place,
+    server: Server,
     is_below: bool,
 }
 
@@ -55,14 +51,14 @@ impl Listed {
         let (is_below, rest) = rest.strip_prefix("*.").map_or((false, rest), |rest| (true, rest));
         key::host(&mut Vec::new(), rest.as_bytes()).map_err(|_| bad())?;
         let authority = rest.parse().map_err(|_| bad())?;
-        Ok(Self { place: Place::of(&authority, is_tls), is_below })
+        Ok(Self { server: Server::of(&authority, is_tls), is_below })
     }
 
-    pub(crate) fn allows(&self, place: &Place) -> bool {
-        let own = &self.place;
-        let is_host = || place.host == own.host;
-        let is_under = || place.host.strip_suffix(&own.host).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'));
-        (own.is_tls, own.port) == (place.is_tls, place.port) && if self.is_below { is_under() } else { is_host() }
+    pub(crate) fn allows(&self, server: &Server) -> bool {
+        let own = &self.server;
+        let is_host = || server.host == own.host;
+        let is_under = || server.host.strip_suffix(&own.host).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'));
+        (own.is_tls, own.port) == (server.is_tls, server.port) && if self.is_below { is_under() } else { is_host() }
     }
 }
 
@@ -88,8 +84,8 @@ mod tests {
         ];
         for (listed, url, is_allowed) in rows {
             let (scheme, authority) = url.split_once("://").unwrap();
-            let place = Place::of(&authority.parse().unwrap(), scheme == "https");
-            assert_eq!(Listed::parse(listed).unwrap().allows(&place), is_allowed, "{listed} {url}");
+            let server = Server::of(&authority.parse().unwrap(), scheme == "https");
+            assert_eq!(Listed::parse(listed).unwrap().allows(&server), is_allowed, "{listed} {url}");
         }
     }
 

@@ -64,14 +64,14 @@ struct Making {
     tries: AtomicUsize,
 }
 
-/// Who has this makes a connection.
+/// The holder of this makes a connection.
 pub(crate) struct TurnToMake {
     last: OwnedMutexGuard<Option<NoAnswer>>,
     making: Arc<Making>,
 }
 
 impl TurnToMake {
-    /// Tells those who wait what came of it.
+    /// Tells those that wait what came of it.
     pub(crate) fn ends(&mut self, why: Option<&NoAnswer>) {
         *self.last = why.copied();
         self.making.tries.fetch_add(1, AcqRel);

@@ -27,7 +27,7 @@ use crate::{
     multiplexed::{self, Multiplexed, Share, Unanswered},
     origin_tls::{OriginStream, OriginTls},
     payload::{BadBody, Payload},
-    place::Place,
+    place::{Place, own_port},
     reason::{Denied, NoAnswer, OriginFailure},
     target::Upstream,
 };
@@ -164,7 +164,7 @@ impl Pool {
     }
 
     async fn connect(&self, (authority, is_tls): &Place) -> Result<OriginStream, DialError> {
-        let port = authority.port_u16().unwrap_or(if *is_tls { 443 } else { 80 });
+        let port = authority.port_u16().unwrap_or(own_port(*is_tls));
         let attempt = async {
             let tcp = dial(authority.host(), port, &self.guard, self.connect_timeout).await?;
             match is_tls {

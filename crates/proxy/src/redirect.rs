@@ -20,7 +20,7 @@ use http::{
 };
 
 use crate::{
-    follow::Place,
+    follow::Server,
     key::{self, Side},
     reason::{NoAnswer, OriginFailure},
     reference::Reference,
@@ -96,7 +96,7 @@ impl<'a> Chain<'a> {
         self.hops.len() == 1
     }
 
-    /// Whom to ask, for what, with which fields.
+    /// The server to ask, for what, with which fields.
     pub(crate) fn asked(&self) -> (&Upstream, &PathAndQuery, &HeaderMap) {
         (&self.hop().upstream, &self.hop().path, &self.headers)
     }
@@ -165,7 +165,7 @@ impl<'a> Chain<'a> {
             Some(_) => return None,
         };
         let authority = Authority::try_from(authority).ok()?;
-        let place = Place::of(&authority, is_tls);
+        let place = Server::of(&authority, is_tls);
         match self.is_home(&place, named.scheme.is_some()) {
             Home::Here => {
                 let home = &self.hops[0];
@@ -180,15 +180,15 @@ impl<'a> Chain<'a> {
     }
 
     /// The server that was asked has the client's port, and its own, which is what some take for theirs.
-    fn is_home(&self, place: &Place, is_scheme_named: bool) -> Home {
+    fn is_home(&self, place: &Server, is_scheme_named: bool) -> Home {
         let Target { upstream, side, .. } = self.target;
         let host = self.target.host_field.to_str().ok().and_then(|host| host.parse().ok());
         let host = host.unwrap_or_else(|| upstream.authority.clone());
         let is_by_tls = if side.is_for_origin() { *side == Side::Encrypted } else { upstream.is_tls };
-        let at_its_port = Place::of(&host, upstream.is_tls).at(&Place::of(&upstream.authority, upstream.is_tls));
-        if *place == Place::of(&host, is_by_tls) {
+        let at_its_port = Server::of(&host, upstream.is_tls).at(&Server::of(&upstream.authority, upstream.is_tls));
+        if *place == Server::of(&host, is_by_tls) {
             Home::Here
-        } else if *place == Place::of(&host, !is_by_tls) {
+        } else if *place == Server::of(&host, !is_by_tls) {
             if is_scheme_named { Home::OtherScheme } else { Home::Here }
         } else if *place == at_its_port {
             Home::Here
@@ -198,13 +198,13 @@ impl<'a> Chain<'a> {
     }
 
     /// Which other server has this URL, if it may be asked.
-    fn server(&self, authority: &Authority, is_tls: bool, place: &Place) -> Option<Arc<Upstream>> {
+    fn server(&self, authority: &Authority, is_tls: bool, place: &Server) -> Option<Arc<Upstream>> {
         let target = self.target;
         if target.side.is_for_origin() {
             let mut named = Vec::new();
             let text = authority.as_str().as_bytes();
             key::host(&mut named, if is_tls { key::without_https_port(text) } else { text }).ok()?;
-            let by_url = || self.origins.all().find(|origin| Place::of(&origin.authority, origin.is_tls) == *place);
+            let by_url = || self.origins.all().find(|origin| Server::of(&origin.authority, origin.is_tls) == *place);
             let is_home = named == target.host();
             if let Some(origin) = self.origins.named(&named).filter(|_| !is_home).or_else(by_url) {
                 return Some(Arc::new(origin.clone()));

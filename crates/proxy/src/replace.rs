@@ -46,8 +46,7 @@ impl Replace {
 
     /// Takes from the fields what does not hold of the changed body; `None` if the body stays as it is.
     pub(crate) fn begin(&self, status: StatusCode, headers: &mut HeaderMap) -> Option<Replacing> {
-        let is_coded = headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity");
-        if is_coded || !matches!(status.as_u16(), 200 | 203 | 304) {
+        if is_coded(headers) || !matches!(status.as_u16(), 200 | 203 | 304) {
             return None;
         }
         for name in OF_BODY {
@@ -60,6 +59,11 @@ impl Replace {
         }
         (status != StatusCode::NOT_MODIFIED).then(|| Replacing { texts: self.0.clone(), held: BytesMut::new() })
     }
+}
+
+/// Whether a body is compressed, and so not to be read.
+pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
+    headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity")
 }
 
 /// A body in which texts are replaced.

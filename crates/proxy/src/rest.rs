@@ -27,7 +27,7 @@ use crate::{
     target::Target,
 };
 
-/// Whom to ask for the rest of one stored body, and how to know it.
+/// The origin to ask for the rest of one stored body, and how to know it.
 pub(crate) struct Rest {
     worker: Arc<Worker>,
     target: Arc<Target>,

@@ -88,7 +88,7 @@ impl Action {
         if self.esi {
             page::announce(headers);
         }
-        if self.replace.is_some() {
+        if self.esi || self.replace.is_some() {
             // What is compressed cannot be read.
             headers.remove(header::ACCEPT_ENCODING);
         }

@@ -9,7 +9,10 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, response::Parts};
 
-use crate::{replace::OF_BODY, rules::directives};
+use crate::{
+    replace::{OF_BODY, is_coded},
+    rules::directives,
+};
 
 static CAPABILITY: HeaderName = HeaderName::from_static("surrogate-capability");
 static CONTROL: HeaderName = HeaderName::from_static("surrogate-control");
@@ -17,8 +20,6 @@ static CONTROL: HeaderName = HeaderName::from_static("surrogate-control");
 /// Of a request for what may be a page.
 pub(crate) fn announce(headers: &mut HeaderMap) {
     headers.insert(&CAPABILITY, HeaderValue::from_static("picaflor=\"ESI/1.0\""));
-    // What is compressed cannot be read.
-    headers.remove(header::ACCEPT_ENCODING);
 }
 
 /// Takes from a response what is meant for us; whether it is a page.
@@ -39,8 +40,7 @@ pub(crate) fn take(parts: &mut Parts) -> bool {
 
 /// Whether a body can be put into another one as it is.
 pub(crate) fn is_plain(headers: &HeaderMap) -> bool {
-    headers.get(header::CONTENT_ENCODING).is_none_or(|coding| coding == "identity")
-        && !headers.contains_key(header::CONTENT_RANGE)
+    !is_coded(headers) && !headers.contains_key(header::CONTENT_RANGE)
 }
 
 /// `None` if it does not say whether.

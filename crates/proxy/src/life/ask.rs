@@ -135,7 +135,7 @@ impl Ask {
         Some(Slices { job, only_if_cached: self.asked.directives.only_if_cached })
     }
 
-    /// Whom to ask for the rest of a body of `len` bytes that came with these fields.
+    /// The origin to ask for the rest of a body of `len` bytes that came with these fields.
     pub(super) fn rest(&self, fields: &HeaderMap, len: u64) -> Rest {
         let only_if_cached = self.asked.directives.only_if_cached;
         let request = self.outgoing_for_all();
@@ -164,9 +164,7 @@ impl Ask {
         let mut headers = self.outgoing();
         headers.remove(header::TE);
         headers.remove(header::CONNECTION);
-        for name in validate::CONDITIONS {
-            headers.remove(name);
-        }
+        validate::remove_conditions(&mut headers);
         headers
     }
 

@@ -58,9 +58,7 @@ pub(super) struct Client {
 impl Client {
     pub(super) fn new(conn: &Arc<Conn>, headers: &HeaderMap) -> Arc<Self> {
         let mut headers = headers.clone();
-        for name in validate::CONDITIONS {
-            headers.remove(name);
-        }
+        validate::remove_conditions(&mut headers);
         headers.remove(header::ACCEPT_ENCODING);
         headers.remove(header::CONTENT_LENGTH);
         Arc::new(Self { conn: conn.clone(), headers, asked: AtomicU32::new(0) })
@@ -73,9 +71,7 @@ type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub(super) fn serve(mut ask: Ask, why: Option<Bypass>, client: Arc<Client>, depth: u32) -> Boxed<Answer> {
     Box::pin(async move {
         let conditions = ask.headers.clone();
-        for name in validate::CONDITIONS {
-            ask.headers.remove(name);
-        }
+        validate::remove_conditions(&mut ask.headers);
         let again = ask.clone();
         let mut answer = ask.without_body(why).await;
         if !page::take(&mut answer.parts) {
@@ -89,12 +85,11 @@ pub(super) fn serve(mut ask: Ask, why: Option<Bypass>, client: Arc<Client>, dept
             return answer;
         }
         let template = std::mem::replace(&mut answer.kind, Kind::Empty);
-        let mut body = Assembled::new(|made| {
-            let page = Page { ask: again.clone(), client, depth, made, held: Vec::new() };
-            page.assemble(template)
-        });
+        let worker = again.worker.clone();
+        let page = |made| Page { ask: again, client, depth, made, held: Vec::new() }.assemble(template);
+        let mut body = Assembled::new(page);
         if body.begin().await.is_err() {
-            again.worker.counters.no_answer(OriginFailure::Esi.into());
+            worker.counters.no_answer(OriginFailure::Esi.into());
             return failed(OriginFailure::Esi.into());
         }
         answer.kind = Kind::Assembled(Box::new(body));

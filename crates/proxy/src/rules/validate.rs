@@ -18,6 +18,13 @@ pub(crate) const CONDITIONS: [HeaderName; 6] = [
     header::IF_UNMODIFIED_SINCE,
 ];
 
+/// Takes a client's conditions and ranges out of a request.
+pub(crate) fn remove_conditions(headers: &mut HeaderMap) {
+    for name in CONDITIONS {
+        headers.remove(name);
+    }
+}
+
 /// Whether a request has a precondition, which a cache does not judge (RFC 9111 4.3.2) unless it acts for the origin.
 pub(crate) fn has_precondition(request: &HeaderMap) -> bool {
     request.contains_key(header::IF_MATCH) || request.contains_key(header::IF_UNMODIFIED_SINCE)
