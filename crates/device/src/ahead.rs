@@ -1,5 +1,9 @@
 //! What can be told about memory: to the processor, what is soon wanted; to the system, what is wanted no more.
 
+use rustix::mm::{Advice, madvise};
+
+use crate::page_alloc::HUGE;
+
 /// Starts bringing the cache line of `what` nearer. Costs next to nothing, and waits for nothing: worth it where a
 /// line that was not used lately is wanted a microsecond from now.
 #[inline]
@@ -17,11 +21,8 @@ pub fn prefetch<T>(what: &T) {
 /// From here on the allocator takes memory from the system for one piece, and gives it back with it: glibc's threshold
 /// grows no further than 32 MiB.
 const OWN_MAPPING: usize = 32 << 20;
-/// A huge page, in bytes.
-const HUGE: usize = 2 << 20;
-
 /// An empty vector with room for so many bytes. Where that is a mapping of its own it is of huge pages, if the system
-/// has them for those who ask: to touch it for the first time, a page of 4 KiB after the other, takes longer than to
+/// has them where it is asked: to touch it for the first time, a page of 4 KiB after the other, takes longer than to
 /// read as much from a fast device.
 pub fn with_room(bytes: usize) -> Vec<u8> {
     let mut room = Vec::with_capacity(bytes);
@@ -33,7 +34,7 @@ pub fn with_room(bytes: usize) -> Vec<u8> {
         if len > 0 {
             // SAFETY: whole huge pages of memory that is the vector's own and mapped; the advice changes none of it.
             // A kernel without them refuses, and then these are small ones.
-            let _ = unsafe { rustix::mm::madvise(start.add(before).cast(), len, rustix::mm::Advice::LinuxHugepage) };
+            let _ = unsafe { madvise(start.add(before).cast(), len, Advice::LinuxHugepage) };
         }
     }
     room

@@ -88,8 +88,8 @@ impl RealFolder {
         Self::open_with(path, PRIVATE)
     }
 
-    /// As [`RealFolder::open`]. New files have the permissions `mode`, and new folders may be searched by those who may
-    /// read these; the umask takes away of both. What is there keeps its own.
+    /// As [`RealFolder::open`]. New files have the permissions `mode`, and new folders may be searched by users that
+    /// may read these; the umask takes away of both. What is there keeps its own.
     ///
     /// # Errors
     /// As [`RealFolder::open`].

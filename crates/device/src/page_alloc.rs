@@ -23,8 +23,11 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 /// Alignment of every [`crate::AlignedBuf`], in bytes. No common device asks direct I/O for more.
 pub const ALIGN: usize = 4096;
 
-/// What a chunk's length and address are multiples of: a huge page, in bytes.
-const CHUNK: usize = 2 << 20;
+/// A huge page, in bytes.
+pub(crate) const HUGE: usize = 2 << 20;
+
+/// What a chunk's length and address are multiples of.
+const CHUNK: usize = HUGE;
 
 /// The page allocator of a pool.
 pub(crate) struct PageAlloc {

@@ -76,21 +76,17 @@ impl VictimReader {
             return Ahead::new();
         }
         let tables = parts.medium.tables(&parts.space.victims().next(most));
-        let no_leases = parts.shared.leases.none().is_some();
-        let live: Vec<_> = match self.needs_headers(eviction, no_leases) {
-            true => Vec::new(),
+        let bytes: Vec<Bytes> = match self.needs_headers(eviction, parts.shared.leases.none().is_some()) {
+            // All of each is read when its turn comes.
+            true => tables.iter().map(|_| Bytes::None).collect(),
             false => {
-                let live =
-                    |(victim, rows): &(u32, Vec<Row>)| (*victim, parts.catalog.entries_of(*victim, rows.clone()));
-                tables.iter().map(live).collect()
+                let live = |(victim, rows): &(u32, Vec<Row>)| parts.catalog.entries_of(*victim, rows.clone());
+                let live: Vec<_> = tables.iter().map(live).collect();
+                let asked: Vec<_> = tables.iter().zip(&live).map(|((victim, _), live)| (*victim, &live[..])).collect();
+                self.read_survivors(&asked, eviction)
             }
         };
-        let mut ahead: Ahead =
-            tables.into_iter().map(|(victim, rows)| (victim, Contents { rows, bytes: Bytes::None })).collect();
-        for (victim, pieces) in self.read_survivors(&live, eviction) {
-            ahead.entry(victim).and_modify(|contents| contents.bytes = Bytes::Some(pieces));
-        }
-        ahead
+        tables.into_iter().zip(bytes).map(|((victim, rows), bytes)| (victim, Contents { rows, bytes })).collect()
     }
 
     /// Whether every header of a victim is looked at: if all may stay, or if a listener is told the keys of what goes.
@@ -106,37 +102,28 @@ impl VictimReader {
         entry.uses() > 0 || self.parts.shared.memory.is_hot(row.hash)
     }
 
-    /// Reads the frames of these victims that may be put again: what was used, as far as the budget goes.
-    pub(crate) fn read_survivors(
-        &self,
-        live: &[(u32, Vec<(Row, IndexEntry)>)],
-        eviction: Eviction,
-    ) -> Vec<(u32, Vec<(usize, AlignedBuf)>)> {
-        if !eviction.may_reinsert() {
-            return Vec::new();
-        }
-        let mut left = self.parts.shared.budget.left();
+    /// Reads the frames of these victims that may be put again: what was used, as far as the budget goes. Of each
+    /// victim in turn what could be read.
+    pub(crate) fn read_survivors(&self, victims: &[(u32, &[(Row, IndexEntry)])], eviction: Eviction) -> Vec<Bytes> {
+        let medium = &self.parts.medium;
+        let mut left = if eviction.may_reinsert() { self.parts.shared.budget.left() } else { 0 };
         let mut wanted = Vec::new();
-        for (victim, live) in live {
+        for (_, live) in victims {
             let is_wanted = |(row, entry): &&(Row, IndexEntry)| {
-                let used = self.is_used(row, *entry) && left > 0;
-                left -= if used { i64::from(row.len) } else { 0 };
-                used
+                let wanted = left > 0 && self.is_used(row, *entry);
+                left -= if wanted { i64::from(row.len) } else { 0 };
+                wanted
             };
             let rows = live.iter().filter(is_wanted).map(|(row, _)| row);
-            wanted.extend(
-                pieces(rows, self.parts.medium.cluster_len(), self.parts.medium.device.read_unit())
-                    .into_iter()
-                    .map(|(at, len)| (*victim, at, len)),
-            );
+            wanted.push(pieces(rows, medium.cluster_len(), medium.device.read_unit()));
         }
-        let read = self.parts.medium.read_all_at(wanted.iter().copied());
-        let mut found: Vec<(u32, Vec<_>)> = live.iter().map(|(victim, _)| (*victim, Vec::new())).collect();
-        for ((victim, at, _), bytes) in wanted.into_iter().zip(read) {
-            let of = found.iter_mut().find(|(other, _)| *other == victim);
-            of.zip(bytes).into_iter().for_each(|((_, pieces), bytes)| pieces.push((at, bytes)));
-        }
-        found
+        let places = victims.iter().zip(&wanted);
+        let places = places.flat_map(|((victim, _), pieces)| pieces.iter().map(|(at, len)| (*victim, *at, *len)));
+        let mut read = medium.read_all_at(places).into_iter();
+        let found = |pieces: Vec<(usize, usize)>| {
+            pieces.into_iter().zip(read.by_ref()).filter_map(|((at, _), bytes)| Some((at, bytes?))).collect()
+        };
+        wanted.into_iter().map(found).map(Bytes::Some).collect()
     }
 }
 

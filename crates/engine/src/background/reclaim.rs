@@ -230,14 +230,9 @@ impl Reclaimer {
 
     /// Where no other is left, those that were set aside are tried again after a while.
     fn next_victim(&self, which: Victim) -> Option<u32> {
-        let recalled = || {
-            self.parts
-                .space
-                .victims()
-                .recall(self.parts.shared.second())
-                .then(|| self.parts.space.victims().pick(which))
-        };
-        self.parts.space.victims().pick(which).or_else(|| recalled().flatten())
+        let victims = self.parts.space.victims();
+        let recalled = || victims.recall(self.parts.shared.second()).then(|| victims.pick(which));
+        victims.pick(which).or_else(|| recalled().flatten())
     }
 
     /// Moves or evicts what is live in the victim, all of it if that is too old.
@@ -282,12 +277,7 @@ impl Reclaimer {
                 bytes => bytes.map_or(Bytes::None, Bytes::All),
             },
             (Bytes::Some(pieces), false) => Bytes::Some(pieces),
-            (Bytes::None, false) => {
-                let one = [(victim, live)];
-                let read = self.victims.read_survivors(&one, eviction).pop();
-                [(_, live)] = one;
-                read.map_or(Bytes::None, |(_, pieces)| Bytes::Some(pieces))
-            }
+            (Bytes::None, false) => self.victims.read_survivors(&[(victim, &live)], eviction).pop().unwrap_or_default(),
         };
         if let (true, Bytes::All(bytes)) = (keeps_all, &bytes) {
             self.parts.catalog.add_unlisted(victim, bytes, &mut live);

@@ -10,6 +10,7 @@ use picaflor_format::frame::Kind;
 
 use crate::{
     PutOptions, Result,
+    base::beside::Beside,
     base::blocking::BoxFuture,
     base::options::PLAIN,
     base::put::Put,
@@ -156,7 +157,9 @@ impl Store {
 
     /// The same of what is admitted.
     pub(crate) fn put_admitted(&self, &Put { key, body, options }: &Put<'_>, expires: u64) -> Result<Awaited> {
-        let beside = &self.shared().beside;
+        // One that must not wait is beside none.
+        let own = Beside::default();
+        let beside = if options.no_wait { &own } else { &self.shared().beside };
         // That no room could be made was true of a store with the others' pieces in it.
         let afresh = || self.volumes().iter().for_each(|volume| volume.room.reclaimer.state.forget_in_vain());
         if !self.is_small(key, body, options) {

@@ -207,7 +207,7 @@ impl Packer {
         self.pack(staging, &turn, false, Purpose::Put)
     }
 
-    /// Packs all that a commit has to make durable, by the holder of the writer's turn, who makes buffers free by
+    /// Packs all that a commit has to make durable, by the holder of the writer's turn, which makes buffers free by
     /// writing them, which is what `write` does. What finds no cluster is given up.
     pub(crate) fn pack_promised(&self, write: impl Fn()) -> Result<()> {
         let Some(staging) = self.parts.catalog.buffers.staging() else { return Ok(()) };
