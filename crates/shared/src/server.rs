@@ -2,7 +2,7 @@
 //!
 //! Steps of a start: a socket that a dead server left is removed, one that a server listens on is not; the new one is
 //! bound and made the owner's alone. That can be done before there is a store; clients that connect meanwhile wait. A
-//! client that connects must be this user too, or root: the kernel says who it is.
+//! client that connects must be this user too, or root: the kernel says which user it is.
 
 use std::{
     collections::HashMap,

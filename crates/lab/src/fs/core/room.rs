@@ -79,8 +79,8 @@ impl Core {
     /// while its call waits for the disk, as a writer does who finds too much dirty, within `write` (remembered). A
     /// call that does not wait has closed it: in the kernel of Linux 2.2 no other process takes the processor from it.
     /// There would be more holes with the second processor, which may slip in between `write` and `close`, and with
-    /// writers that wait for 500 buffers at a time; and fewer if who waits for a directory or an inode had nothing
-    /// reserved yet.
+    /// writers that wait for 500 buffers at a time; and fewer if a writer that waits for a directory or an inode had
+    /// nothing reserved yet.
     pub(in crate::fs) fn noted(&mut self) -> (Vec<Step>, Vec<Run>) {
         let (steps, mut reserved) = (self.pages.noted.take(), take(&mut self.reserved));
         if !steps.iter().any(Step::waits_for_the_disk) {

@@ -104,7 +104,7 @@ impl Mirror {
         self.proxy.settle();
         let address = self.nginx().address;
         self.nginx = None;
-        eventually("nobody listens there", || TcpStream::connect(address).is_err());
+        eventually("no server listens there", || TcpStream::connect(address).is_err());
     }
 
     /// Installs twice, the second time without an origin, each time in a room of its own. `packages` are asked for
@@ -126,8 +126,8 @@ impl Mirror {
     }
 }
 
-/// A port that can be in a configuration before the proxy has it: below those that the system gives to who asks for
-/// any, and each time another one.
+/// A port that can be in a configuration before the proxy has it: below those that the system gives to a process that
+/// asks for any, and each time another one.
 fn free() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = std::process::id() % 12_000;
