@@ -1,17 +1,13 @@
-//! Iteration over keys: from the device, cluster by cluster in address order, with progress.
-//!
-//! Objects that move while the iteration runs may be seen twice or not at all; those that stay are seen
-//! once.
+//! Iteration over keys, by one pass over the volumes (`pass.rs`), or as a layout of another crate lists them; with
+//! progress.
 
 use std::{sync::Arc, vec};
 
 use bytes::Bytes;
-use picaflor_format::{
-    cluster::Row,
-    frame::{GRAIN, Header, Kind},
-};
+use picaflor_format::frame::{Header, Kind};
 
-use crate::{cache::buffers::Slot, handle::Store, index::IndexEntry, layout::Listing, volume::Volume};
+use super::pass::Pass;
+use crate::{handle::Store, layout::Listing};
 
 /// One object, as a listing shows it.
 #[derive(Debug, Clone)]
@@ -41,8 +37,7 @@ fn as_text<S: serde::Serializer>(key: &Bytes, to: S) -> Result<S::Ok, S::Error> 
 /// The keys of a store; see [`Store::keys`].
 pub struct Keys {
     store: Store,
-    volume: usize,
-    place: u32,
+    pass: Pass<Entry>,
     ready: vec::IntoIter<Entry>,
     /// Where the layout keeps its own index.
     listing: Option<Box<dyn Listing>>,
@@ -50,12 +45,13 @@ pub struct Keys {
 }
 
 impl Store {
-    /// All objects, in the order in which they lie on the device; those in open buffers, or that wait to
-    /// be packed, last. Reads the
-    /// device from end to end.
+    /// All objects, in the order in which they lie on the device; those in memory, and what moved meanwhile, last. One
+    /// that is there from this call on until the end of the listing is listed: once, or twice if it was moved to make
+    /// room for others meanwhile. Reads the device from end to end.
     pub fn keys(&self) -> Keys {
         let listing = self.layout().map(|layout| Arc::clone(layout).list());
-        Keys { store: self.clone(), volume: 0, place: 0, ready: Vec::new().into_iter(), listing, unreadable: 0 }
+        let pass = Pass::new(self.clone(), entry);
+        Keys { store: self.clone(), pass, ready: Vec::new().into_iter(), listing, unreadable: 0 }
     }
 }
 
@@ -63,7 +59,7 @@ impl Keys {
     /// Places met so far, clusters or objects, that could not be read, or whose bytes do not verify: what lies there is
     /// not listed. Once the listing has come to its end, 0 says that it is whole.
     pub fn unreadable(&self) -> u64 {
-        self.unreadable
+        self.unreadable + self.pass.unreadable()
     }
 
     /// As [`Iterator::next`], for any executor: the blocking pool reads. A future that is dropped halfway ends the
@@ -73,14 +69,8 @@ impl Keys {
             return Some(entry);
         }
         let store = self.store.clone();
-        let ended = Self {
-            store: store.clone(),
-            volume: usize::MAX,
-            place: 0,
-            ready: Vec::new().into_iter(),
-            listing: None,
-            unreadable: 1,
-        };
+        let pass = Pass::ended(store.clone(), entry);
+        let ended = Self { store: store.clone(), pass, ready: Vec::new().into_iter(), listing: None, unreadable: 0 };
         let mut own = std::mem::replace(self, ended);
         let entry;
         (*self, entry) = store
@@ -94,13 +84,7 @@ impl Keys {
 
     /// Places looked at, and places in all, for a progress bar.
     pub fn progress(&self) -> (u64, u64) {
-        if let Some(listing) = &self.listing {
-            return listing.progress();
-        }
-        let places = |volume: &Arc<Volume>| u64::from(volume.catalog.parts() + volume.catalog.buffers.count() + 1);
-        let volumes = self.store.recovered_volumes();
-        let before: u64 = volumes.iter().take(self.volume).map(places).sum();
-        (before + u64::from(self.place), volumes.iter().map(places).sum())
+        self.listing.as_ref().map_or_else(|| self.pass.progress(), |listing| listing.progress())
     }
 }
 
@@ -118,27 +102,12 @@ impl Iterator for Keys {
             if let Some(entry) = self.ready.next() {
                 return Some(entry);
             }
-            if let Some(listing) = &mut self.listing {
+            let found = if let Some(listing) = &mut self.listing {
                 let found = listing.next()?;
                 self.unreadable += u64::from(found.is_err());
-                self.ready =
-                    found.iter().filter_map(|(header, frame)| entry(header, frame)).collect::<Vec<_>>().into_iter();
-                continue;
-            }
-            let volume = Arc::clone(self.store.recovered_volumes().get(self.volume)?);
-            let clusters = volume.catalog.parts();
-            let place = self.place;
-            self.place += 1;
-            let found = if place < clusters {
-                entries_on_device(&volume, place, &mut self.unreadable)
-            } else if place < clusters + volume.catalog.buffers.count() {
-                entries_in_buffer(&volume, place - clusters)
-            } else if place == clusters + volume.catalog.buffers.count() {
-                let waiting = volume.catalog.waiting().all();
-                waiting.iter().filter_map(|staged| entry(&staged.frame.header, staged.frame.bytes())).collect()
+                found.iter().filter_map(|(header, frame)| entry(header, frame)).collect()
             } else {
-                (self.volume, self.place) = (self.volume + 1, 0);
-                Vec::new()
+                self.pass.next_place()?
             };
             self.ready = found.into_iter();
         }
@@ -159,48 +128,4 @@ fn entry(header: &Header, frame: &[u8]) -> Option<Entry> {
         expires: header.expires,
         generation: header.generation,
     })
-}
-
-fn entries_on_device(volume: &Volume, cluster: u32, unreadable: &mut u64) -> Vec<Entry> {
-    if let Some(places) = &volume.catalog.places {
-        let mut found = Vec::new();
-        places.list(volume.parts(), cluster, &mut |read| {
-            *unreadable += u64::from(read.is_err());
-            found.extend(read.ok().and_then(|(header, frame)| entry(&header, &frame)));
-        });
-        return found;
-    }
-    if !volume.space.state(cluster).is_read() {
-        return Vec::new();
-    }
-    let mut live = volume.catalog.entries_of(cluster, volume.medium.read_rows(cluster));
-    let Some(bytes) = volume.medium.read_cluster(cluster) else {
-        *unreadable += 1;
-        return Vec::new();
-    };
-    volume.catalog.add_unlisted(cluster, &bytes, &mut live);
-    let read = |(row, _): &(Row, IndexEntry)| {
-        let frame = bytes.get(row.offset as usize..)?;
-        let header = Header::verify(frame).ok();
-        // Unless it left while it was read.
-        let is_there = || !volume.catalog.entries_of(cluster, vec![*row]).is_empty();
-        *unreadable += u64::from(header.is_none() && is_there());
-        entry(&header?, frame)
-    };
-    live.iter().filter_map(read).collect()
-}
-
-fn entries_in_buffer(volume: &Volume, slot: u32) -> Vec<Entry> {
-    let rows = match &*volume.catalog.buffers.slot(slot).read() {
-        Slot::Free => return Vec::new(),
-        Slot::Open(open) => open.rows().to_vec(),
-        Slot::Filled(filled) => filled.rows.clone(),
-    };
-    let read = |row: &Row| {
-        volume.catalog.entry_in_slot(slot, row)?;
-        let at = row.offset as usize / GRAIN * GRAIN;
-        let frame = volume.catalog.buffers.read(slot, at, row.hash, |_, _| true)?;
-        entry(&frame.header, frame.bytes())
-    };
-    rows.iter().filter_map(read).collect()
 }

@@ -17,6 +17,7 @@ pub(crate) mod list;
 pub(crate) mod locate;
 pub(crate) mod lookup;
 pub(crate) mod map;
+pub(crate) mod pass;
 pub(crate) mod pin;
 pub(crate) mod put;
 pub(crate) mod stream;

@@ -37,12 +37,6 @@ impl Medium {
         table_len(rows).next_multiple_of(BLOCK).min(self.cluster_len())
     }
 
-    /// The rows of a cluster, whichever way they are found; none if it cannot be read, and then its
-    /// entries are found out one by one.
-    pub(crate) fn read_rows(&self, cluster: u32) -> Vec<Row> {
-        self.contents(cluster).unwrap_or_default()
-    }
-
     /// What a cluster holds, by its table or, if it has none, by the frames that verify.
     ///
     /// # Errors

@@ -27,6 +27,7 @@ use std::{
 use parking_lot::Mutex;
 
 pub(crate) use self::{fill::Fill, runs::Promised};
+pub(crate) use self::walked::Passed;
 use self::{live::Live, seen::Seen, uses::Uses, walked::Walked};
 use super::region::{Regions, Site};
 

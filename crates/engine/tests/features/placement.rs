@@ -174,8 +174,10 @@ fn groups_and_servers_have_clusters_of_their_own() {
             store.put_with(&name(class, i), &body(i, web_len(&mut rng).min(9000)), &put).unwrap();
         }
     }
-    let listed: Vec<u32> = store.keys().map(|entry| entry.group).collect();
     store.close().unwrap();
+    let store = Store::open(by_hand(device.clone())).unwrap();
+    let listed: Vec<u32> = store.keys().map(|entry| entry.group).collect();
+    drop(store);
     let layout = layout(&*device);
     let mut classes: HashMap<u32, HashSet<u32>> = HashMap::new();
     for (class, i) in (0..12).flat_map(|class| (0..300).map(move |i| (class, i))) {

@@ -1,7 +1,10 @@
 //! A walk tells of every object that was there from its beginning to its end, whatever moves, is read in, is evicted
 //! and is put meanwhile; and what left before a checkpoint stays away.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use picaflor::{
     Error, Options, Place, PutOptions, Store,
@@ -82,6 +85,61 @@ fn none_is_missed_while_all_of_them_move() {
         }
         assert!(stayed > 2000, "{preset}: {stayed}");
         assert!(store.stats().counts.evicted > 2000, "{preset}");
+    }
+}
+
+#[test]
+fn a_listing_misses_none_while_all_of_them_move() {
+    for (preset, volumes) in
+        [("picaflor", 1), ("picaflor", 2), ("hummingbird", 1), ("damelo", 1), ("buddy", 1), ("stream", 1)]
+    {
+        let store = Store::open(on(&faulty(volumes), preset)).unwrap();
+        let (mut next, mut stayed, mut twice) = (0, 0, 0);
+        for round in 0..4 {
+            for _ in 0..1500 {
+                put(&store, next);
+                next += 1;
+                store.step().unwrap();
+            }
+            let before: Vec<u64> = (0..next).filter(|i| store.contains(&key(*i)).unwrap()).collect();
+            let (mut keys, mut told) = (store.keys(), HashMap::<_, u32>::new());
+            for entry in keys.by_ref() {
+                *told.entry(entry.key).or_default() += 1;
+                if told.len().is_multiple_of(50) {
+                    put(&store, next);
+                    next += 1;
+                }
+                store.step().unwrap();
+            }
+            assert_eq!(keys.unreadable(), 0, "{preset}, {volumes}, round {round}");
+            for i in before.iter().filter(|i| store.contains(&key(**i)).unwrap()) {
+                let times = told.get(&key(*i)[..]).copied().unwrap_or_default();
+                assert!((1..=2).contains(&times), "{preset}, {volumes}, round {round}: {i} of {next}: {times} times");
+                stayed += 1;
+                twice += times - 1;
+            }
+        }
+        assert!(stayed > 1000 && twice < stayed / 10, "{preset}: {twice} of {stayed}");
+    }
+}
+
+/// What lay in a buffer when its cluster's turn was lies in that cluster since.
+#[test]
+fn a_listing_misses_none_that_is_flushed_meanwhile() {
+    for preset in ["picaflor", "hummingbird", "damelo", "buddy", "stream"] {
+        for first in (0..300).step_by(20) {
+            let store = Store::open(on(&faulty(1), preset)).unwrap();
+            (0..300).for_each(|i| put(&store, i));
+            let mut keys = store.keys();
+            let mut listed: Vec<_> = keys.by_ref().take(first).map(|entry| entry.key).collect();
+            store.flush().unwrap();
+            store.checkpoint().unwrap();
+            listed.extend(keys.map(|entry| entry.key));
+            listed.sort();
+            let mut all: Vec<_> = (0..300).map(key).collect();
+            all.sort();
+            assert!(listed == all, "{preset}, after {first}: {} listed", listed.len());
+        }
     }
 }
 

@@ -1,47 +1,47 @@
 //! Which clusters a walk over all objects has gone through, and were not granted anew since.
-//!
-//! Of two walks at one time the earlier one finds none of them gone through: it looks at each object by itself.
+
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicU64, Ordering::SeqCst},
+};
 
 use parking_lot::Mutex;
 
-/// Of the walk that began last.
+/// Of all walks that go on.
 #[derive(Default)]
-pub(crate) struct Walked(Mutex<Bits>);
+pub(crate) struct Walked(Mutex<Vec<Weak<Passed>>>);
 
+/// Of one of them.
 #[derive(Default)]
-struct Bits {
-    number: u64,
-    words: Vec<u64>,
-}
+pub(crate) struct Passed(Box<[AtomicU64]>);
 
 impl Walked {
-    /// A walk begins over so many clusters; returns its number.
-    pub(crate) fn begin(&self, clusters: u32) -> u64 {
-        let mut bits = self.0.lock();
-        let number = bits.number + 1;
-        *bits = Bits { number, words: vec![0; clusters.div_ceil(64) as usize] };
-        number
+    /// A walk begins over so many clusters, and ends when what is returned is dropped.
+    pub(crate) fn begin(&self, clusters: u32) -> Arc<Passed> {
+        let passed = Arc::new(Passed((0..clusters.div_ceil(64)).map(|_| AtomicU64::new(0)).collect()));
+        let mut walks = self.0.lock();
+        walks.retain(|walk| walk.strong_count() > 0);
+        walks.push(Arc::downgrade(&passed));
+        passed
     }
 
     /// A cluster is granted.
     pub(crate) fn forget(&self, id: u32) {
-        if let Some(word) = self.0.lock().words.get_mut(id as usize / 64) {
-            *word &= !(1 << (id % 64));
+        self.0.lock().iter().filter_map(Weak::upgrade).for_each(|passed| passed.set(id, false));
+    }
+}
+
+impl Passed {
+    /// The walk is about to go through a cluster, or did not after all.
+    pub(crate) fn set(&self, id: u32, goes: bool) {
+        if let Some(word) = self.0.get(id as usize / 64) {
+            let bit = 1 << (id % 64);
+            if goes { word.fetch_or(bit, SeqCst) } else { word.fetch_and(!bit, SeqCst) };
         }
     }
 
-    /// This walk is about to go through a cluster, or did not after all.
-    pub(crate) fn set(&self, number: u64, id: u32, goes: bool) {
-        let mut bits = self.0.lock();
-        let is_last = bits.number == number;
-        if let Some(word) = bits.words.get_mut(id as usize / 64).filter(|_| is_last) {
-            *word = *word & !(1 << (id % 64)) | u64::from(goes) << (id % 64);
-        }
-    }
-
-    /// Whether this walk has gone through the cluster, as it has been since.
-    pub(crate) fn has(&self, number: u64, id: u32) -> bool {
-        let bits = self.0.lock();
-        bits.number == number && bits.words.get(id as usize / 64).is_some_and(|word| word >> (id % 64) & 1 == 1)
+    /// Whether the walk has gone through the cluster, as it has been since.
+    pub(crate) fn has(&self, id: u32) -> bool {
+        self.0.get(id as usize / 64).is_some_and(|word| word.load(SeqCst) >> (id % 64) & 1 == 1)
     }
 }
