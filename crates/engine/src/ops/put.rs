@@ -113,29 +113,43 @@ impl Store {
             }
         }
         let (key, body, options) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(body), options.clone());
-        Ok(Begun::Later(match payload_crc {
-            Some(payload_crc) => {
-                let metadata = options.metadata.clone();
-                let own =
-                    OwnParts { kind: Kind::Whole, key, metadata, body, expires, volume: None, cluster: None, options };
-                Box::pin(self.clone().frame_later(own, payload_crc))
-            }
-            None => Box::pin(self.clone().stream_later(key, body, options, expires)),
-        }))
+        let metadata = options.metadata.clone();
+        let own = OwnParts { kind: Kind::Whole, key, metadata, body, expires, volume: None, cluster: None, options };
+        Ok(Begun::Later(Box::pin(self.clone().put_later(own, payload_crc))))
     }
 
-    async fn stream_later(self, key: Bytes, body: Bytes, options: PutOptions, expires: u64) -> Result<()> {
-        let mut stream = self.admitted_stream(&key, Some(body.len() as u64), options, expires)?;
-        stream.write_async(body).await?;
+    /// What of a put waits; of one that found the store full beside others a thread tries once more.
+    async fn put_later(self, own: OwnParts, payload_crc: Option<u32>) -> Result<()> {
+        let beside = &self.shared().beside;
+        let inside = if payload_crc.is_some() { beside.watch() } else { beside.enter() };
+        let first = match payload_crc {
+            Some(payload_crc) => self.frame_later(own.clone(), payload_crc).await,
+            None => self.stream_later(own.clone()).await,
+        };
+        if !inside.is_in_vain(&first) {
+            return first;
+        }
+        drop(inside);
+        let put = move |store: &Self| {
+            let put = Put { key: &own.key, body: &own.body, options: &own.options };
+            wait(store.put_admitted(&put, own.expires)?)
+        };
+        self.spawn_blocking(put).await
+    }
+
+    async fn stream_later(&self, own: OwnParts) -> Result<()> {
+        let mut stream = self.admitted_stream(&own.key, Some(own.body.len() as u64), own.options, own.expires)?;
+        stream.write_async(own.body).await?;
         stream.finish_async().await
     }
 
-    async fn frame_later(self, own: OwnParts, payload_crc: u32) -> Result<()> {
+    async fn frame_later(&self, own: OwnParts, payload_crc: u32) -> Result<()> {
         let (hash, expires) = (self.hasher().key(&own.key), own.expires);
         let volume = match self.insert_async(hash, own.clone(), payload_crc).await? {
             Inserted::In(volume) => Some(volume),
             Inserted::Durable => None,
             Inserted::Scattered(piece_max) => {
+                let _inside = self.shared().beside.enter();
                 let stream = self.admitted_stream(&own.key, Some(own.body.len() as u64), own.options, expires)?;
                 return stream.cut_async(own.body, piece_max).await;
             }
@@ -173,7 +187,7 @@ impl Store {
         let hash = self.hasher().key(key);
         let parts = Parts::whole(key, body, expires, options);
         let insert = || self.insert(hash, &parts);
-        let volume = match beside.again(insert(), 0, afresh, insert)? {
+        let volume = match beside.put_whole(afresh, insert)? {
             Inserted::In(volume) => Some(volume),
             Inserted::Durable => None,
             Inserted::Scattered(piece_max) => {

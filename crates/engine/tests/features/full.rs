@@ -10,6 +10,7 @@ use std::{
     thread,
 };
 
+use futures_executor::block_on;
 use picaflor::{
     Daemons, Durability, Error, Mode, Options, Stats, Store,
     device::{Clock, MemoryDevice},
@@ -251,26 +252,38 @@ fn objects_that_are_each_durable_fill_a_store() {
     holds(Mix::All(8500), 256 * KIB, |options| options.durability = Durability::EveryPut);
 }
 
-#[test]
-fn threads_that_replace_side_by_side_are_not_refused() {
+/// Four threads replace each object twice, at 90%.
+fn replaces_side_by_side(put: impl Fn(&Store, &[u8], &[u8]) -> Result<(), Error> + Sync) {
     let change = |options: &mut Options| (options.daemons, options.clock) = (Daemons::Threads, Clock::real());
     let mut filled = Filled::new(Mix::Upto(200 << 10), 64 * KIB, 512, change);
     filled.fill(90);
     thread::scope(|scope| {
         for own in 0..4 {
-            let filled = &filled;
+            let (filled, put) = (&filled, &put);
             scope.spawn(move || {
                 let own = || (own..filled.held.len()).step_by(4);
                 for at in own().chain(own()) {
-                    filled.put(at).unwrap_or_else(|error| panic!("{at}: {}: {error}", filled.said()));
+                    let (len, version) = filled.held[at].unwrap();
+                    put(&filled.store, &key(at), &body(at as u64 ^ version << 32, len))
+                        .unwrap_or_else(|error| panic!("{at}: {}: {error}", filled.said()));
                     // A reader sees it whole meanwhile.
                     let found = filled.store.get(&key(at)).unwrap().unwrap();
-                    assert_eq!(found.len() as usize, filled.held[at].unwrap().0);
+                    assert_eq!(found.len() as usize, len);
                 }
             });
         }
     });
     filled.check();
+}
+
+#[test]
+fn threads_that_replace_side_by_side_are_not_refused() {
+    replaces_side_by_side(|store, key, body| store.put(key, body));
+}
+
+#[test]
+fn tasks_that_replace_side_by_side_are_not_refused() {
+    replaces_side_by_side(|store, key, body| block_on(store.put_async(key, body)));
 }
 
 /// While two threads replace them, a third reads: each read is of one version, all of it.
