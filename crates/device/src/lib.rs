@@ -34,7 +34,7 @@ mod words;
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc};
 
 use bytes::Bytes;
 
@@ -162,17 +162,46 @@ pub fn write_beside(device: &dyn Device, writes: Vec<(u64, Bytes)>, others: Vec<
 
 /// Fills buffers from their offsets, as one batch; each has an outcome of its own.
 pub fn read_all(device: &dyn Device, reads: Vec<(u64, AlignedBuf)>) -> Vec<io::Result<AlignedBuf>> {
-    let (tell, told) = std::sync::mpsc::channel();
-    let mut outcomes: Vec<_> =
-        reads.iter().map(|_| Err(io::Error::other("a request of the batch is not over"))).collect();
+    let (batch, reads) = reads_of(reads);
+    device.run(batch);
+    reads.wait(device)
+}
+
+/// As [`read_all`], begun: the caller does something else before it [waits](Reads::wait).
+pub fn begin_reads(device: &dyn Device, reads: Vec<(u64, AlignedBuf)>) -> Reads {
+    let (batch, reads) = reads_of(reads);
+    device.submit(batch);
+    reads
+}
+
+/// Reads that are under way; see [`begin_reads`].
+#[derive(Debug)]
+pub struct Reads {
+    count: usize,
+    told: mpsc::Receiver<(usize, io::Result<AlignedBuf>)>,
+}
+
+fn reads_of(reads: Vec<(u64, AlignedBuf)>) -> (Vec<Request>, Reads) {
+    let (tell, told) = mpsc::channel();
+    let count = reads.len();
     let request = |(number, (offset, buf))| {
         let tell = tell.clone();
         let done: Done = Box::new(move |outcome| drop(tell.send((number, outcome))));
         Request { offset, op: Op::Read(buf), done }
     };
-    device.run(reads.into_iter().enumerate().map(request).collect());
-    told.try_iter().for_each(|(number, outcome): (usize, _)| outcomes[number] = outcome);
-    outcomes
+    (reads.into_iter().enumerate().map(request).collect(), Reads { count, told })
+}
+
+impl Reads {
+    /// The outcome of each, in order, when all are over.
+    pub fn wait(self, device: &dyn Device) -> Vec<io::Result<AlignedBuf>> {
+        while device.advance() {}
+        let mut outcomes: Vec<_> =
+            (0..self.count).map(|_| Err(io::Error::other("the device dropped a request"))).collect();
+        // Ends with the last request.
+        self.told.iter().for_each(|(number, outcome)| outcomes[number] = outcome);
+        outcomes
+    }
 }
 
 /// One asynchronous operation of a batch.

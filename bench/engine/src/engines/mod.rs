@@ -73,6 +73,10 @@ pub(crate) trait Engine: Send + Sync {
     fn get(&self, key: &[u8], seen: &mut dyn FnMut(&[u8])) -> Result<bool>;
     /// Removes an object.
     fn delete(&self, key: &[u8]) -> Result<()>;
+    /// Removes objects, by one call where the engine has one.
+    fn delete_many(&self, keys: &[&[u8]]) -> Result<()> {
+        keys.iter().try_for_each(|key| self.delete(key))
+    }
     /// Returns when everything put so far is on the device.
     fn flush(&self) -> Result<()>;
     /// Commits what waits for it.

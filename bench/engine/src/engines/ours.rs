@@ -89,6 +89,11 @@ impl Engine for Picaflor {
         Ok(())
     }
 
+    fn delete_many(&self, keys: &[&[u8]]) -> Result<()> {
+        self.store.delete_many(keys)?;
+        Ok(())
+    }
+
     fn flush(&self) -> Result<()> {
         Ok(self.store.flush()?)
     }

@@ -185,8 +185,8 @@ fn reclaimer(volume: &Arc<Volume>) {
         let reclaimed = matches!(volume.room.reclaim_step(), Ok(true));
         if reclaimed {
             volume.log.queue.wake_tasks();
-        } else if !packed {
-            volume.room.reclaimer.state.rest(Duration::from_millis(20));
+        } else if !packed && !volume.room.reclaimer.state.rest(Duration::from_millis(20)) {
+            volume.room.reclaimer.forget_ahead();
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What is done beside the verbs: making room, warming, verifying, and the threads that do it.
 
+mod ahead;
 mod contents;
 pub(crate) mod daemons;
 pub(crate) mod eviction;

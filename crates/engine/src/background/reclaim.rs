@@ -23,7 +23,8 @@ use picaflor_format::{
 
 use crate::{
     Departure, Error, Mode, Result,
-    background::contents::{Ahead, Bytes, Contents, VictimReader},
+    background::ahead::Ahead,
+    background::contents::{Bytes, Contents, VictimReader},
     background::eviction::Occupant,
     background::survivors::{Moved, Survivors},
     base::blocked::{PATIENCE, Purpose},
@@ -73,13 +74,13 @@ impl ReclaimState {
         self.in_vain.store(u64::MAX, Relaxed);
     }
 
-    /// Sleeps until rung, or for `time`.
-    pub(crate) fn rest(&self, time: Duration) {
+    /// Sleeps until rung, or for `time`. Returns whether it was rung.
+    pub(crate) fn rest(&self, time: Duration) -> bool {
         let mut rung = self.rung.lock();
         if !*rung {
             self.bell.wait_for(&mut rung, time);
         }
-        *rung = false;
+        std::mem::take(&mut *rung)
     }
 }
 
@@ -110,6 +111,7 @@ pub(crate) struct Reclaimer {
     pub(crate) committer: Arc<Committer>,
     pub(crate) checkpointer: Arc<Checkpointer>,
     victims: VictimReader,
+    ahead: Mutex<Ahead>,
     pub(crate) survivors: Survivors,
     pub(crate) state: ReclaimState,
 }
@@ -125,6 +127,7 @@ impl Reclaimer {
             committer,
             checkpointer,
             victims,
+            ahead: Mutex::default(),
             survivors,
             state: ReclaimState::default(),
         }
@@ -173,9 +176,11 @@ impl Reclaimer {
     /// # Errors
     /// As [`Reclaimer::reclaim_one`].
     pub(crate) fn reclaim_some(&self, most: u32) -> Result<bool> {
-        let mut ahead = self.victims.read_ahead(most);
+        let mut ahead = self.ahead.lock();
+        self.victims.fill(&mut ahead, most);
         let mut emptied = false;
-        for _ in 0..ahead.len().max(1) {
+        for _ in 0..ahead.len().min(most).max(1) {
+            self.victims.go_on(&mut ahead);
             match self.reclaim_this(self.parts.shared.eviction().victim(), &mut ahead)? {
                 Reclaimed::One => emptied = true,
                 Reclaimed::Nothing => break,
@@ -184,8 +189,13 @@ impl Reclaimer {
         Ok(emptied)
     }
 
+    /// Nothing is to be emptied soon: what was read for it leaves memory.
+    pub(crate) fn forget_ahead(&self) {
+        *self.ahead.lock() = Ahead::default();
+    }
+
     pub(crate) fn reclaim_one(&self) -> Result<Reclaimed> {
-        self.reclaim_this(self.parts.shared.eviction().victim(), &mut Ahead::new())
+        self.reclaim_this(self.parts.shared.eviction().victim(), &mut Ahead::default())
     }
 
     /// Empties the cluster that is next by this rule; what is `ahead` was read of it, if it is there.
@@ -194,7 +204,7 @@ impl Reclaimer {
         let began = self.parts.shared.clock.now_nanos();
         let (victim, survivors) = loop {
             let Some(victim) = self.next_victim(which) else { return Ok(Reclaimed::Nothing) };
-            let read = ahead.remove(&victim);
+            let read = ahead.take(victim);
             let emptied = self.empty(victim, eviction, matches!(which, Victim::Aged(_)), read).inspect_err(|_| {
                 self.parts.space.set(victim, State::Sealed);
             })?;
@@ -277,7 +287,7 @@ impl Reclaimer {
                 bytes => bytes.map_or(Bytes::None, Bytes::All),
             },
             (Bytes::Some(pieces), false) => Bytes::Some(pieces),
-            (Bytes::None, false) => self.victims.read_survivors(&[(victim, &live)], eviction).pop().unwrap_or_default(),
+            (Bytes::None, false) => self.victims.read_survivors(victim, &live, eviction),
         };
         if let (true, Bytes::All(bytes)) = (keeps_all, &bytes) {
             self.parts.catalog.add_unlisted(victim, bytes, &mut live);

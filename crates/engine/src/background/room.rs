@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     Daemons, Error, Mode, Result,
-    background::contents::Ahead,
+    background::ahead::Ahead,
     background::reclaim::{Reclaimed, Reclaimer},
     base::places::RoomEnv,
     base::policy::Eviction,
@@ -76,7 +76,7 @@ impl Room {
             return Ok(false);
         };
         let Some(_turn) = self.reclaimer.state.turn.try_lock() else { return Ok(false) };
-        let emptied = self.reclaimer.reclaim_this(Victim::Aged(first), &mut Ahead::new())? == Reclaimed::One;
+        let emptied = self.reclaimer.reclaim_this(Victim::Aged(first), &mut Ahead::default())? == Reclaimed::One;
         if !emptied {
             self.reclaimer.state.looked.store(now, Relaxed);
         }
@@ -86,7 +86,7 @@ impl Room {
     /// Compacts a cluster that is half empty, if there is one, and commits for it. A put that waits for room does more.
     pub(crate) fn compact_ahead(&self) -> Result<bool> {
         let Some(_turn) = self.reclaimer.state.turn.try_lock() else { return Ok(false) };
-        match self.reclaimer.reclaim_this(Victim::HalfEmpty, &mut Ahead::new()) {
+        match self.reclaimer.reclaim_this(Victim::HalfEmpty, &mut Ahead::default()) {
             Ok(Reclaimed::One) => Ok(true),
             // What is to stay finds no room: puts will say so.
             Ok(Reclaimed::Nothing) | Err(Error::Full { .. }) => {

@@ -38,8 +38,7 @@ impl Inside<'_> {
     /// Whether this came of what others held while it was tried.
     pub(crate) fn is_in_vain<T>(&self, put: &Result<T>) -> bool {
         let Beside { inside, entered, .. } = self.beside;
-        let was_beside =
-            || self.had_others || inside.load(SeqCst) > self.own || entered.load(SeqCst) != self.entered;
+        let was_beside = || self.had_others || inside.load(SeqCst) > self.own || entered.load(SeqCst) != self.entered;
         matches!(put, Err(Error::Full { .. })) && was_beside()
     }
 }

@@ -6,7 +6,7 @@ use std::{io, sync::Arc, sync::mpsc};
 
 use bytes::Bytes;
 use picaflor_common::Hasher;
-use picaflor_device::{AlignedBuf, BufPool, Device, Op, Request};
+use picaflor_device::{AlignedBuf, BufPool, Device, Op, Reads, Request};
 use picaflor_format::{frame::GRAIN, zone::Map};
 
 use crate::{
@@ -74,14 +74,13 @@ impl Medium {
         Ok(buf)
     }
 
-    /// As [`Medium::read_at`] of several, which are on their way together; none of one that cannot be read.
-    pub(crate) fn read_all_at(&self, wanted: impl Iterator<Item = (u32, usize, usize)>) -> Vec<Option<AlignedBuf>> {
+    /// Pieces of clusters, each of so many bytes from an offset, to be read together.
+    pub(crate) fn batch(&self, wanted: impl Iterator<Item = (u32, usize, usize)>) -> Batch {
         let read = |(cluster, offset, len)| {
             self.count_read(len);
             (self.map.cluster_start(cluster) + offset as u64, self.pool.take(len))
         };
-        let read = picaflor_device::read_all(&*self.device, wanted.map(read).collect());
-        read.into_iter().map(Result::ok).collect()
+        Batch { reads: wanted.map(read).collect(), device: Arc::clone(&self.device) }
     }
 
     /// All of a cluster, if it can be read.
@@ -153,6 +152,41 @@ impl Medium {
         }
         all
     }
+}
+
+/// See [`Medium::batch`].
+pub(crate) struct Batch {
+    reads: Vec<(u64, AlignedBuf)>,
+    device: Arc<dyn Device>,
+}
+
+/// One that is under way.
+pub(crate) struct Begun {
+    reads: Reads,
+    device: Arc<dyn Device>,
+}
+
+impl Batch {
+    /// What could be read of each piece.
+    pub(crate) fn read(self) -> Vec<Option<AlignedBuf>> {
+        intact(picaflor_device::read_all(&*self.device, self.reads))
+    }
+
+    /// The caller does something else meanwhile.
+    pub(crate) fn begin(self) -> Begun {
+        Begun { reads: picaflor_device::begin_reads(&*self.device, self.reads), device: self.device }
+    }
+}
+
+impl Begun {
+    /// As [`Batch::read`].
+    pub(crate) fn wait(self) -> Vec<Option<AlignedBuf>> {
+        intact(self.reads.wait(&*self.device))
+    }
+}
+
+fn intact(read: Vec<io::Result<AlignedBuf>>) -> Vec<Option<AlignedBuf>> {
+    read.into_iter().map(io::Result::ok).collect()
 }
 
 /// Reads; once more if the device refuses, for that may have been the cable. Not for gets: their caller waits.

@@ -3,7 +3,7 @@
 //! Steps where objects are entries of tables: all are admitted → what is larger than one entry is put by itself → the
 //! locks of all other keys → their entries and slots → one commit → pieces of what was replaced are dropped. Elsewhere:
 //! one after the other, and then, on one volume, the wait for the commits that durability asks for, which one commit
-//! serves.
+//! serves; deletes by so many at a time, whose objects are read together.
 
 use std::collections::HashMap;
 
@@ -17,6 +17,9 @@ use crate::{
     ops::awaited::{Awaited, wait},
     ops::insert::Parts,
 };
+
+/// Deletes that are read, and committed, together.
+const TOGETHER: usize = 128;
 
 impl Store {
     /// Puts objects, in their order: of several with one key the last stays. When this returns, all are as durable as
@@ -102,13 +105,17 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes objects, and says of each key whether it was there. Durable as [`Store::delete`] would have it; where
-    /// that is at once, they share one commit. After a crash before that, each of them is there or not.
+    /// Deletes objects, and says of each key whether it was there; what has to be read of them is read by many reads at
+    /// once. Durable as [`Store::delete`] would have it; where that is at once, they share one commit, or each 128 of
+    /// them do. After a crash before that, each of them is there or not.
     ///
     /// # Errors
     /// As [`Store::delete`]; then any of them may be deleted.
     pub fn delete_many(&self, keys: &[&[u8]]) -> Result<Vec<bool>> {
-        let Some(layout) = self.layout() else { return keys.iter().map(|key| self.delete(key)).collect() };
+        let Some(layout) = self.layout() else {
+            let deleted = keys.chunks(TOGETHER).map(|keys| self.delete_together(keys)).collect::<Result<Vec<_>>>()?;
+            return Ok(deleted.concat());
+        };
         if self.shared().options.read_only {
             return Err(Error::Refused(Refusal::ReadOnly));
         }

@@ -16,6 +16,7 @@ use crate::{
     handle::Store,
     index::Location,
     ops::awaited::{Awaited, wait, wait_async},
+    read::together::Together,
     volume::Volume,
 };
 
@@ -31,7 +32,7 @@ impl Store {
         let hash = self.hash_to_delete(key)?;
         let found = {
             let _stripe = self.lock_key(hash);
-            self.delete_held(hash, key)?
+            self.delete_held(hash, key, &Together::default())?
         };
         wait(self.settle_delete(hash, key)?)?;
         Ok(found)
@@ -128,7 +129,7 @@ impl Store {
         if waits || !Self::leaves_unread(volume, hash) {
             return Ok(None);
         }
-        self.delete_held(hash, key).map(Some)
+        self.delete_held(hash, key, &Together::default()).map(Some)
     }
 
     /// Whether nothing need be read to delete this key here.
@@ -146,8 +147,31 @@ impl Store {
         })
     }
 
+    /// Deletes keys of this store's volumes; reads what tells them from others together.
+    pub(crate) fn delete_together(&self, keys: &[&[u8]]) -> Result<Vec<bool>> {
+        let hashes: Vec<KeyHash> = keys.iter().map(|key| self.hash_to_delete(key)).collect::<Result<_>>()?;
+        let volumes = self.recovered_volumes();
+        let home = |number: usize| self.home(hashes[number], keys[number]).medium.number;
+        let read = |volume: &Arc<Volume>| {
+            let own = (0..keys.len()).filter(|number| home(*number) == volume.medium.number);
+            volume.frames.read_together(own.map(|number| hashes[number]))
+        };
+        let together: Vec<Together> = volumes.iter().map(read).collect();
+        // By device: its last commit covers those before it.
+        let mut last: Vec<Awaited> = vec![None; volumes.len()];
+        let mut were_there = Vec::with_capacity(keys.len());
+        for (number, (&hash, key)) in hashes.iter().zip(keys).enumerate() {
+            let stripe = self.lock_key(hash);
+            were_there.push(self.delete_held(hash, key, &together[home(number)])?);
+            drop(stripe);
+            last[home(number)] = self.settle_delete(hash, key)?.or(last[home(number)].take());
+        }
+        last.into_iter().try_for_each(wait)?;
+        Ok(were_there)
+    }
+
     /// By the holder of the key's lock.
-    fn delete_held(&self, hash: KeyHash, key: &[u8]) -> Result<bool> {
+    fn delete_held(&self, hash: KeyHash, key: &[u8], together: &Together) -> Result<bool> {
         let shared = self.shared();
         let mut found = false;
         if let Some(layout) = self.layout() {
@@ -157,7 +181,7 @@ impl Store {
             if self.is_lost(volume) {
                 self.note_loss(volume)?;
             } else {
-                found = self.delete_from(volume, hash, key)?;
+                found = self.delete_from(volume, hash, key, together)?;
             }
             // In a cache it may be in memory though its entry went to another key of its place.
             found |= shared.memory.remove(hash.short()).is_some_and(|frame| frame.key() == key);
@@ -167,7 +191,7 @@ impl Store {
     }
 
     /// Drops what a volume has of a key, and logs it.
-    fn delete_from(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8]) -> Result<bool> {
+    fn delete_from(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8], together: &Together) -> Result<bool> {
         // Before anything is dropped: a delete that failed leaves the object.
         if let Some(failure) = volume.log.commits.failure() {
             return Err(failure);
@@ -177,7 +201,7 @@ impl Store {
         while let Some(entry) = volume.frames.deleted_unread(hash) {
             found |= volume.catalog.drop_entry(hash.short(), entry);
         }
-        while let Some(own) = volume.frames.verified(hash, key, Kind::Whole)? {
+        while let Some(own) = volume.frames.verified_of(together, hash, key, Kind::Whole)? {
             // What could not be read leaves as well; its key is not known.
             found |= volume.catalog.drop_entry(hash.short(), own.entry) && own.header.is_some();
             if let Some(manifest) = own.manifest {
@@ -283,6 +307,7 @@ mod tests {
         store.close().unwrap();
         let store = Store::open(options()).unwrap();
         assert!(!store.delete(&key(absent)).unwrap(), "it was never there");
+        assert_eq!(store.delete_many(&[&key(absent)]).unwrap(), [false]);
         assert!(store.contains(&key(there)).unwrap(), "nobody deleted it");
         assert!(store.delete(&key(there)).unwrap());
         assert!(!store.contains(&key(there)).unwrap());

@@ -49,12 +49,16 @@ impl Medium {
         }
     }
 
-    /// What each of these clusters holds by its table, by reads that are on their way together; without those that
-    /// cannot be read, or have no table.
-    pub(crate) fn tables(&self, clusters: &[u32]) -> Vec<(u32, Vec<Row>)> {
+    /// What is read of these clusters for their tables.
+    pub(crate) fn table_places(&self, clusters: &[u32]) -> impl Iterator<Item = (u32, usize, usize)> {
         let end = self.cluster_len() - BLOCK;
-        let both = clusters.iter().flat_map(|cluster| [(*cluster, end, BLOCK), (*cluster, 0, BLOCK)]);
-        let mut read = self.read_all_at(both).into_iter();
+        clusters.iter().flat_map(move |cluster| [(*cluster, end, BLOCK), (*cluster, 0, BLOCK)])
+    }
+
+    /// What each of these clusters holds by its table, of what was read of [these places](Self::table_places); without
+    /// those that could not be read, or have no table.
+    pub(crate) fn tables(&self, clusters: &[u32], read: Vec<Option<AlignedBuf>>) -> Vec<(u32, Vec<Row>)> {
+        let mut read = read.into_iter();
         let rows = |cluster: &u32| {
             let (tail, front) = (read.next()?, read.next()?);
             match self.use_in(*cluster, None, &tail?, front.as_deref()) {

@@ -6,4 +6,5 @@ mod lent;
 pub(crate) mod parts;
 pub(crate) mod readahead;
 pub(crate) mod reading;
+pub(crate) mod together;
 pub(crate) mod verify;

@@ -23,6 +23,7 @@ use crate::{
     cache::catalog::Catalog,
     cache::leases::{KEPT, Left},
     index::{IndexEntry, Location},
+    read::together::Together,
     shared::Shared,
 };
 
@@ -113,6 +114,17 @@ impl Frames {
 
     /// The entry whose frame has this key, found by reading frames.
     pub(crate) fn verified(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {
+        self.verified_of(&Together::default(), hash, key, kind)
+    }
+
+    /// The same with frames that were read already.
+    pub(crate) fn verified_of(
+        &self,
+        together: &Together,
+        hash: KeyHash,
+        key: &[u8],
+        kind: Kind,
+    ) -> Result<Option<CurrentEntry>> {
         let chunk = kind == Kind::Chunk;
         let mut candidates = self.catalog.index.candidates(hash.short());
         // They lead nowhere, whichever key's they are; one is this key's only if no other is.
@@ -120,13 +132,21 @@ impl Frames {
         while let Some(entry) = candidates.pop() {
             let (mut manifest, mut own_header) = (None, None);
             let mut leads_nowhere = false;
-            let accept = |header: &Header, frame: &[u8]| {
+            let mut accept = |header: &Header, frame: &[u8]| {
                 let is_own = (header.kind == Kind::Chunk) == chunk && header.key(frame) == key;
                 own_header = is_own.then_some(*header);
                 manifest = header.manifest(frame).filter(|_| is_own);
                 is_own
             };
-            let is_own = match self.look_at(hash.short(), entry, accept) {
+            let known = match entry.location() {
+                Location::OnDisk { grain } => together.frame(grain),
+                Location::Buffered { .. } => None,
+            };
+            let seen = match known {
+                Some((header, frame)) => Ok(Some(accept(&header, frame))),
+                None => self.look_at(hash.short(), entry, accept),
+            };
+            let is_own = match seen {
                 Ok(is_own) => is_own.unwrap_or(false),
                 Err(error) if matches!(error, Error::Damaged { .. }) || self.shared.options.mode == Mode::Cache => {
                     leads_nowhere = true;

@@ -26,8 +26,8 @@ use std::{
 
 use parking_lot::Mutex;
 
-pub(crate) use self::{fill::Fill, runs::Promised};
 pub(crate) use self::walked::Passed;
+pub(crate) use self::{fill::Fill, runs::Promised};
 use self::{live::Live, seen::Seen, uses::Uses, walked::Walked};
 use super::region::{Regions, Site};
 

@@ -245,6 +245,25 @@ fn a_commit_is_one_batch_and_one_sync() {
 }
 
 #[test]
+fn many_deletes_read_many_objects_at_once_and_share_commits() {
+    let (device, mut options) = counted(64 * MIB);
+    options.delete_count = 1;
+    let store = Store::open(options.clone()).unwrap();
+    (0..1000).for_each(|i| store.put(&key(i), &body(i, 3000)).unwrap());
+    store.close().unwrap();
+    let store = Store::open(options).unwrap();
+    let keys: Vec<_> = (0..1010).map(key).collect();
+    let before = device.counts();
+    let were_there = store.delete_many(&keys.iter().map(|key| &key[..]).collect::<Vec<_>>()).unwrap();
+    assert!(were_there.iter().enumerate().all(|(i, was_there)| *was_there == (i < 1000)));
+    let done = device.counts() - before;
+    // 128 at a time: one batch of reads, and a commit of its own.
+    assert_eq!((done.reads, done.syncs), (1000, 8));
+    assert!(done.batches <= 16 + done.writes, "{done:?}");
+    assert!((0..1000).all(|i| store.get(&key(i)).unwrap().is_none()));
+}
+
+#[test]
 fn a_thousand_deletes_are_seven_pages_and_one_sync() {
     // Its log is so long that a thousand deletes are no part of it that would have to be written.
     let (device, mut options) = counted(128 * MIB);

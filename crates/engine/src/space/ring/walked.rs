@@ -36,7 +36,11 @@ impl Passed {
     pub(crate) fn set(&self, id: u32, goes: bool) {
         if let Some(word) = self.0.get(id as usize / 64) {
             let bit = 1 << (id % 64);
-            if goes { word.fetch_or(bit, SeqCst) } else { word.fetch_and(!bit, SeqCst) };
+            if goes {
+                word.fetch_or(bit, SeqCst)
+            } else {
+                word.fetch_and(!bit, SeqCst)
+            };
         }
     }
 

@@ -1,0 +1,158 @@
+//! What is read of victims ahead of their turn. One after the other each would wait for the device, and puts for each,
+//! where a device answers eight reads hardly later than one; so a batch of them is read together, and, where the
+//! reclaimer is a thread, while the batch before is emptied.
+//!
+//! Steps: the tables of the next victims are asked for → when they have come, the frames that may be put again → these
+//! are found when their cluster's turn comes.
+//!
+//! Invariant: what was read of a cluster is used only if that was not granted anew since it was asked for; and by the
+//! holder of the reclaimer's turn alone.
+
+use std::{collections::HashMap, mem, sync::Arc};
+
+use picaflor_format::cluster::Row;
+
+use super::contents::{Bytes, Contents, VictimReader};
+use crate::{
+    base::medium::Begun,
+    base::options::Daemons,
+    space::{Passed, Victim},
+};
+
+/// Most victims of a batch: more would wait in the device rather than in the queue.
+const MOST: u64 = 16;
+/// What is read of a batch may take so much of the memory.
+const PART: u64 = 16;
+/// Of all clusters, so many at the most are of a batch.
+const SHARE: u64 = 16;
+
+/// What was read of victims, or is under way.
+#[derive(Default)]
+pub(crate) struct Ahead {
+    found: HashMap<u32, Contents>,
+    coming: Coming,
+    /// Which clusters were not granted anew since they were asked for.
+    asked: Option<Arc<Passed>>,
+}
+
+/// The batch that is under way.
+#[derive(Default)]
+enum Coming {
+    #[default]
+    Nothing,
+    Tables(Vec<u32>, Begun),
+    Frames(Vec<Wanted>, Begun),
+}
+
+/// A victim, its table, and where its frames are read.
+type Wanted = (u32, Vec<Row>, Vec<(usize, usize)>);
+
+impl Ahead {
+    pub(crate) fn len(&self) -> u32 {
+        self.found.len() as u32
+    }
+
+    /// What was read of the cluster that is next.
+    pub(crate) fn take(&mut self, victim: u32) -> Option<Contents> {
+        let found = self.found.remove(&victim);
+        if found.is_none() {
+            // Others come first than it seemed.
+            self.found.clear();
+        }
+        found.filter(|_| self.has(victim))
+    }
+
+    fn has(&self, cluster: u32) -> bool {
+        self.asked.as_ref().is_some_and(|asked| asked.has(cluster))
+    }
+}
+
+impl VictimReader {
+    /// Has something of the next victims, where it is known which these are, and a table is what is read.
+    pub(crate) fn fill(&self, ahead: &mut Ahead, most: u32) {
+        let mut found = mem::take(&mut ahead.found);
+        found.retain(|victim, _| ahead.has(*victim));
+        ahead.found = found;
+        if !self.knows_next() {
+            *ahead = Ahead::default();
+        } else if ahead.found.is_empty() {
+            if matches!(ahead.coming, Coming::Nothing) {
+                self.begin(ahead, most);
+            }
+            self.ask_for_frames(ahead);
+            self.end(ahead);
+        }
+    }
+
+    /// Keeps the device at work while the victims that were found are emptied.
+    pub(crate) fn go_on(&self, ahead: &mut Ahead) {
+        if self.overlaps() && ahead.len() > 0 {
+            let (left, batch) = (ahead.len(), self.batch());
+            match ahead.coming {
+                Coming::Nothing if left <= batch => self.begin(ahead, batch),
+                Coming::Tables(..) if left <= batch / 2 => self.ask_for_frames(ahead),
+                _ => {}
+            }
+        }
+    }
+
+    fn overlaps(&self) -> bool {
+        self.parts.shared.options.daemons == Daemons::Threads
+    }
+
+    fn knows_next(&self) -> bool {
+        let (parts, eviction) = (&self.parts, self.parts.shared.eviction());
+        let is_known = eviction.victim() == Victim::Oldest && !eviction.keeps_all();
+        is_known && parts.residents.listed.is_none() && !parts.residents.reader.is_by_cluster()
+    }
+
+    /// Most victims of a batch.
+    fn batch(&self) -> u32 {
+        let room = self.parts.shared.options.memory / PART / self.parts.medium.cluster_len() as u64;
+        room.min(MOST).min(u64::from(self.parts.space.count()) / SHARE) as u32
+    }
+
+    /// Asks for the tables of the next batch.
+    fn begin(&self, ahead: &mut Ahead, most: u32) {
+        let most = if self.overlaps() { self.batch() } else { self.batch().min(most) };
+        if most < 2 {
+            return;
+        }
+        let space = &self.parts.space;
+        let mut victims = space.victims().next(ahead.found.len() + most as usize);
+        victims.retain(|victim| !ahead.found.contains_key(victim));
+        let asked = ahead.asked.get_or_insert_with(|| space.walked.begin(space.count()));
+        victims.iter().for_each(|victim| asked.set(*victim, true));
+        let reads = self.parts.medium.batch(self.parts.medium.table_places(&victims)).begin();
+        ahead.coming = Coming::Tables(victims, reads);
+    }
+
+    /// When the tables have come: all of a cluster where every header matters is read when its turn comes.
+    fn ask_for_frames(&self, ahead: &mut Ahead) {
+        let (victims, reads) = match mem::take(&mut ahead.coming) {
+            Coming::Tables(victims, reads) => (victims, reads),
+            other => return ahead.coming = other,
+        };
+        let (parts, eviction) = (&self.parts, self.parts.shared.eviction());
+        let needs_all = self.needs_headers(eviction, parts.shared.leases.none().is_some());
+        let mut left = if needs_all { 0 } else { self.budget(eviction) };
+        let wanted = |(victim, rows): (u32, Vec<Row>)| {
+            let live = parts.catalog.entries_of(victim, rows.clone());
+            (victim, rows, self.survivors(&mut left, &live))
+        };
+        let tables = parts.medium.tables(&victims, reads.wait());
+        let wanted: Vec<Wanted> = tables.into_iter().map(wanted).collect();
+        let places = wanted.iter().flat_map(|(victim, _, pieces)| pieces.iter().map(|(at, len)| (*victim, *at, *len)));
+        let reads = parts.medium.batch(places).begin();
+        ahead.coming = Coming::Frames(wanted, reads);
+    }
+
+    fn end(&self, ahead: &mut Ahead) {
+        let Coming::Frames(wanted, reads) = mem::take(&mut ahead.coming) else { return };
+        let mut read = reads.wait().into_iter();
+        for (victim, rows, places) in wanted {
+            let bytes = Bytes::of(places, &mut read);
+            ahead.found.insert(victim, Contents { rows, bytes });
+        }
+    }
+}

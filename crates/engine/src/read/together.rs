@@ -1,0 +1,65 @@
+//! Frames that are read together, before the locks of their keys are taken, to tell each of many keys from others.
+//!
+//! Invariant: what was read at a grain is shown only if its cluster was not granted anew since an entry was seen to lead
+//! there: so it is what any entry leads to that leads there now.
+
+use std::{collections::HashMap, sync::Arc};
+
+use bytes::Bytes;
+use picaflor_common::KeyHash;
+use picaflor_format::{
+    BLOCK,
+    frame::{GRAIN, Header},
+};
+
+use super::verify::Frames;
+use crate::{index::Location, space::Passed};
+
+/// Frames of one volume.
+#[derive(Default)]
+pub(crate) struct Together {
+    /// By their grains: the cluster, and bytes that begin with the frame.
+    read: HashMap<u64, (u32, Bytes)>,
+    asked: Option<Arc<Passed>>,
+}
+
+impl Together {
+    /// The intact frame at a grain.
+    pub(crate) fn frame(&self, grain: u64) -> Option<(Header, &[u8])> {
+        let (cluster, bytes) = self.read.get(&grain)?;
+        let frame = self.asked.as_ref()?.has(*cluster).then_some(bytes)?;
+        Some((Header::verify(frame).ok()?, frame))
+    }
+}
+
+impl Frames {
+    /// Reads what these keys' entries lead to on the device, where that is clusters.
+    pub(crate) fn read_together(&self, hashes: impl Iterator<Item = KeyHash>) -> Together {
+        if self.catalog.places.is_some() {
+            return Together::default();
+        }
+        let asked = self.catalog.space.walked.begin(self.catalog.space.count());
+        let mut wanted = Vec::new();
+        for hash in hashes.filter(|hash| self.deleted_unread(*hash).is_none()) {
+            for entry in self.catalog.index.candidates(hash.short()) {
+                let Location::OnDisk { grain } = entry.location() else { continue };
+                let Some(cluster) = self.medium.cluster_of(grain) else { continue };
+                asked.set(cluster, true);
+                // Else it was granted anew before that.
+                if self.catalog.index.find(hash.short(), entry.location()).is_some() {
+                    wanted.push((grain, cluster, entry.grains() as usize * GRAIN));
+                }
+            }
+        }
+        let at = |grain: u64, cluster| (grain * GRAIN as u64 - self.medium.map.cluster_start(cluster)) as usize;
+        let places = wanted.iter().map(|&(grain, cluster, len)| {
+            let (at, end) = (at(grain, cluster) / BLOCK * BLOCK, at(grain, cluster) + len);
+            (cluster, at, end.next_multiple_of(BLOCK).min(self.medium.cluster_len()) - at)
+        });
+        let read = self.medium.batch(places).read().into_iter().zip(&wanted);
+        let read = read.filter_map(|(bytes, &(grain, cluster, _))| {
+            Some((grain, (cluster, bytes?.into_bytes().slice(at(grain, cluster) % BLOCK..))))
+        });
+        Together { read: read.collect(), asked: Some(asked) }
+    }
+}
