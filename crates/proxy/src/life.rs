@@ -15,6 +15,7 @@ mod esi;
 mod pass;
 mod purge;
 mod slices;
+mod upgrade;
 
 use std::{sync::Arc, time::Instant};
 
@@ -69,7 +70,8 @@ pub(crate) async fn serve(
     if let Some(tunnel) = answer.tunnel {
         conn.enter(Phase::Busy, worker.clock.tick());
         let silence = worker.proxy.config.limits.tunnel_timeout.0;
-        tunnel.begin(Guard::new(worker.clone(), conn.clone(), record.take()), held, silence);
+        let cut = worker.cut.subscribe();
+        tunnel.begin(Guard::new(worker.clone(), conn.clone(), record.take()), held, silence, cut);
     }
     let guard = Guard::new(worker, conn, record);
     Response::from_parts(parts, Body::new(answer.kind, guard))
@@ -119,6 +121,8 @@ async fn answer(
         }
         Ok(None) => connect::connect(worker, conn, request).await,
         Ok(Some(target)) => {
+            let mut request = request;
+            let wanted = upgrade::Wanted::of(&mut request, &target);
             let (parts, body) = request.into_parts();
             let bypass = bypass(&parts, &target, &body);
             let client = target.action.esi.then(|| esi::Client::new(conn, &parts.headers));
@@ -132,11 +136,22 @@ async fn answer(
                 {
                     ask.only_if_cached()
                 }
+                (why, client) if let Some(wanted) = wanted => match ask.upgrade(wanted).await {
+                    Some(answer) => answer,
+                    None => without_body(ask, why, client).await,
+                },
                 (Some(why @ (Bypass::Method | Bypass::RequestBody)), _) => ask.pass(body, why).await,
-                (why, Some(client)) => esi::serve(ask, why, client, 0).await,
-                (why, None) => ask.without_body(why).await,
+                (why, client) => without_body(ask, why, client).await,
             }
         }
+    }
+}
+
+/// Answers a request that has no body; of a page of fragments, with what these are told of its client.
+async fn without_body(ask: Ask, why: Option<Bypass>, client: Option<Arc<esi::Client>>) -> Answer {
+    match client {
+        Some(client) => esi::serve(ask, why, client, 0).await,
+        None => ask.without_body(why).await,
     }
 }
 

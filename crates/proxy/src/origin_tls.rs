@@ -62,12 +62,20 @@ impl OriginTls {
     }
 
     /// The handshake, without a limit of its own.
-    pub(crate) async fn connect(&self, to: &Authority, tcp: TcpStream) -> Result<OriginStream, OriginFailure> {
+    pub(crate) async fn connect(
+        &self,
+        to: &Authority,
+        tcp: TcpStream,
+        may_be_http2: bool,
+    ) -> Result<OriginStream, OriginFailure> {
         let configured = self.configured.read().get(to).cloned();
-        let (config, name) = match configured {
+        let (mut config, name) = match configured {
             Some(secured) => (secured.config.clone(), secured.name.clone()),
             None => self.by_system(to).await?,
         };
+        if !may_be_http2 && !config.alpn_protocols.is_empty() {
+            Arc::make_mut(&mut config).alpn_protocols.clear();
+        }
         let connected = TlsConnector::from(config).connect(name, tcp).await;
         connected.map(|stream| OriginStream::Tls(Box::new(stream))).map_err(|e| failure(&e))
     }

@@ -11,6 +11,7 @@ use std::{
 };
 
 use http::HeaderValue;
+use tokio::sync::watch;
 
 use crate::{
     clock::Clock,
@@ -88,6 +89,8 @@ pub(crate) struct Worker {
     pub(crate) counters: Arc<Counters>,
     pub(crate) pools: Pools,
     pub(crate) clock: Clock,
+    /// Whether tunnels are to end.
+    pub(crate) cut: watch::Sender<bool>,
     lines: Buffer,
 }
 
@@ -102,7 +105,7 @@ impl Worker {
         );
         let clock = Clock::default();
         clock.set();
-        Self { proxy, counters, pools, clock, lines: Buffer::default() }
+        Self { proxy, counters, pools, clock, cut: watch::Sender::new(false), lines: Buffer::default() }
     }
 
     pub(crate) fn log(&self, line: &Line<'_>) {

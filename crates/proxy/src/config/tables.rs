@@ -101,6 +101,9 @@ pub struct LowRule {
     /// Pages are put together of the fragments that they name (ESI).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub esi: Option<bool>,
+    /// Protocols other than HTTP that a client and an origin may switch to; absent: `websocket`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<Vec<String>>,
 }
 
 /// `[[tls.certificate]]`: a chain and its key. For which names it is stands in it.

@@ -13,7 +13,7 @@ use crate::{
     reason::{Denied, NoAnswer, Outcome},
     respond::{Answer, denied, failed},
     target::{self, Trust},
-    tunnel::Tunnel,
+    tunnel::{Server, Tunnel},
 };
 
 /// Answers a CONNECT.
@@ -49,6 +49,6 @@ pub(super) async fn connect(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Req
     let mut parts = Response::new(()).into_parts().0;
     parts.status = StatusCode::OK;
     let mut answer = Answer::new(parts, Kind::Empty, Outcome::Tunnel);
-    answer.tunnel = Some(Tunnel::new(request, server));
+    answer.tunnel = Some(Tunnel::new(hyper::upgrade::on(request), Server::Connected(server)));
     answer
 }

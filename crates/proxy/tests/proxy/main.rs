@@ -28,3 +28,4 @@ mod slices;
 mod sweep;
 mod tls;
 mod trust;
+mod upgrade;
