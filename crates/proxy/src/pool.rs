@@ -25,7 +25,7 @@ use crate::{
     config::LimitsConfig,
     dial::{DialError, Guard, dial},
     multiplexed::{self, Multiplexed, Share, Unanswered},
-    origin_tls::{OriginStream, OriginTls},
+    origin_tls::{self, OriginStream, OriginTls},
     payload::{BadBody, Payload},
     place::{Place, own_port},
     reason::{Denied, NoAnswer, OriginFailure},
@@ -223,7 +223,13 @@ impl std::fmt::Debug for Lease {
 
 /// What the origin did wrong.
 pub(crate) fn failure(error: &hyper::Error) -> OriginFailure {
-    if error.is_parse() { OriginFailure::Protocol } else { OriginFailure::Closed }
+    // By TLS 1.3 it says so only behind the handshake.
+    let why = error.source().and_then(|why| why.downcast_ref());
+    match why {
+        _ if error.is_parse() => OriginFailure::Protocol,
+        Some(why) if origin_tls::is_refused(why) => OriginFailure::TlsRefused,
+        _ => OriginFailure::Closed,
+    }
 }
 
 fn no_answer(error: &hyper::Error) -> NoAnswer {

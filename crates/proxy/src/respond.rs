@@ -287,6 +287,9 @@ pub(crate) fn failed(why: NoAnswer) -> Answer {
             (StatusCode::BAD_GATEWAY, "the origin's certificate is not for its name; see origin.name")
         }
         OriginFailure::TlsCertificate => (StatusCode::BAD_GATEWAY, "the origin's certificate is not one of a server"),
+        OriginFailure::TlsRefused => {
+            (StatusCode::BAD_GATEWAY, "the origin wants another certificate of the proxy; see origin.certificate")
+        }
         OriginFailure::TlsHandshake => (StatusCode::BAD_GATEWAY, "there is no TLS that the origin and the proxy share"),
         OriginFailure::RedirectLoop => {
             (StatusCode::BAD_GATEWAY, "the origin's redirects do not end; see rule.follow_redirects")

@@ -1,6 +1,6 @@
-//! A tunnel: bytes both ways, nothing looked at, to a server that CONNECT named or that switched to another protocol. One
-//! that is silent in both directions for `limits.tunnel_timeout` is closed, and a stop closes those that are left when
-//! `limits.drain` is over.
+//! A tunnel: bytes both ways, nothing looked at, to a server that CONNECT named or that switched to another protocol.
+//! One that is silent in both directions for `limits.tunnel_timeout` is closed, and a stop closes those that are left
+//! when `limits.drain` is over.
 
 use std::{
     any::Any,

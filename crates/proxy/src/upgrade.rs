@@ -7,8 +7,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 /// What is switched to where no rule says otherwise.
 const WEBSOCKET: &str = "websocket";
 
-/// Those of a rule, checked. By the ones that are HTTP again, with or without TLS, a client would go past the cache, the
-/// rules and the limits of requests to whatever else the origin has.
+/// Those of a rule, checked. By the ones that are HTTP again, with or without TLS, a client would go past the cache,
+/// the rules and the limits of requests to whatever else the origin has.
 pub(crate) fn protocols(names: &[String]) -> Result<Arc<[String]>, String> {
     for name in names {
         let is_token = |part: &str| HeaderName::try_from(part).is_ok();

@@ -281,12 +281,15 @@ fn origins(low: Vec<LowOrigin>) -> Result<Vec<LowOrigin>, ConfigError> {
         }
         let origin = LowOrigin { host, url: origin.url.trim_end_matches('/').to_owned(), ..origin };
         // They share connections.
-        let trust = |origin: &LowOrigin| (origin.ca.clone(), origin.name.clone(), origin.verify, origin.http2);
+        let trust = |origin: &LowOrigin| {
+            let LowOrigin { ca, name, verify, certificate, key, http2, .. } = origin.clone();
+            (ca, name, verify, certificate, key, http2)
+        };
         if origins
             .iter()
             .any(|other: &LowOrigin| other.url.eq_ignore_ascii_case(&origin.url) && trust(other) != trust(&origin))
         {
-            let why = format!("two for {}, with different ca, name or verify, or http2", origin.url);
+            let why = format!("two for {}, with different ca, name or verify, certificate, key or http2", origin.url);
             return Err(ConfigError::value("origin", why));
         }
         origins.push(origin);

@@ -28,6 +28,13 @@ pub struct LowOrigin {
     /// `false` has it asked with the host of its URL in `Host`, not with the client's, as public servers want it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forward_host: Option<bool>,
+    /// PEM: the certificate that is shown to an `https` origin that asks for one, then those between it and its
+    /// authority; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<PathBuf>,
+    /// PEM: its key; absent: in the same file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
     /// `true` offers HTTP/2 to an `https` origin (ALPN).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http2: Option<bool>,

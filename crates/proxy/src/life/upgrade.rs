@@ -1,9 +1,9 @@
-//! Requests that want another protocol of an origin of ours, WebSocket mostly: what the origin answers with 101 becomes a
-//! tunnel, anything else is an answer like others, which is not stored.
+//! Requests that want another protocol of an origin of ours, WebSocket mostly: what the origin answers with 101 becomes
+//! a tunnel, anything else is an answer like others, which is not stored.
 //!
-//! Only GET of HTTP/1.1 without a body: of one with a body it would have to be sent to its end first, and it is passed on
-//! without `Upgrade` (RFC 9110 7.8). What a client sends ahead of the answer stays here until the origin has switched; if
-//! it does not, the connection ends with its answer, so that nothing of that is ever taken for a request.
+//! Only GET of HTTP/1.1 without a body: a body would have to be sent to its end first, so what has one is passed on
+//! without `Upgrade` (RFC 9110 7.8). What a client sends ahead of the answer stays here until the origin has switched;
+//! if it does not, the connection ends with its answer, so that nothing of that is ever taken for a request.
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use hyper::{body::Incoming, upgrade::OnUpgrade};
