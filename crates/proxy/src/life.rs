@@ -58,6 +58,7 @@ pub(crate) async fn serve(
         record.status = answer.parts.status.as_u16();
         record.outcome = answer.outcome;
         record.detail = answer.detail;
+        record.user = answer.user;
         record
     });
     let mut parts = answer.parts;
@@ -83,6 +84,7 @@ fn record(request: &Request<Incoming>, start: Instant) -> Box<Record> {
         String::from_utf8_lossy(value.map_or(b"", HeaderValue::as_bytes)).into_owned()
     };
     Box::new(Record {
+        user: None,
         began: unix_millis(),
         start,
         method: request.method().to_string(),
@@ -122,6 +124,13 @@ async fn answer(
         Ok(None) => connect::connect(worker, conn, request).await,
         Ok(Some(target)) => {
             let mut request = request;
+            let user = match user(worker, &target, request.headers()).await {
+                Ok(user) => user,
+                Err(why) => {
+                    worker.counters.denials.one(why);
+                    return denied(why);
+                }
+            };
             let wanted = upgrade::Wanted::of(&mut request, &target);
             let (parts, body) = request.into_parts();
             let bypass = bypass(&parts, &target, &body);
@@ -130,7 +139,7 @@ async fn answer(
             if ask.method == Method::OPTIONS && ask.headers.get(header::MAX_FORWARDS).is_some_and(|n| n == "0") {
                 return options();
             }
-            match (bypass, client) {
+            let mut answer = match (bypass, client) {
                 (Some(_), _)
                     if ask.asked.directives.only_if_cached && matches!(ask.method, Method::GET | Method::HEAD) =>
                 {
@@ -142,9 +151,16 @@ async fn answer(
                 },
                 (Some(why @ (Bypass::Method | Bypass::RequestBody)), _) => ask.pass(body, why).await,
                 (why, client) => without_body(ask, why, client).await,
-            }
+            };
+            answer.user = user;
+            answer
         }
     }
+}
+
+/// Whose request it is, where that is asked.
+async fn user(worker: &Worker, target: &Target, headers: &HeaderMap) -> Result<Option<Arc<str>>, Denied> {
+    if target.side.is_for_origin() { Ok(None) } else { worker.proxy.accounts.of(headers).await }
 }
 
 /// Answers a request that has no body; of a page of fragments, with what these are told of its client.

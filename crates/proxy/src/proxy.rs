@@ -31,6 +31,7 @@ use crate::{
     tls::Tls,
     turns::Turns,
     unshared::Unshared,
+    users::Accounts,
 };
 
 /// What all workers share.
@@ -61,6 +62,7 @@ pub(crate) struct Proxy {
     pub(crate) origin_tls: Arc<OriginTls>,
     pub(crate) reload: Reload,
     pub(crate) rules: Rules,
+    pub(crate) accounts: Accounts,
     /// A stop has begun.
     pub(crate) stopping: AtomicBool,
 }
@@ -73,7 +75,7 @@ impl Proxy {
 
     /// Takes what is new in the configuration, or nothing of it.
     pub(crate) fn reload(&self) -> Result<String, ReloadError> {
-        self.reload.take(&self.config, self.tls.as_ref(), &self.origin_tls, &self.rules)
+        self.reload.take(&self.config, self.tls.as_ref(), (&self.origin_tls, &self.accounts), &self.rules)
     }
 
     /// Whether a connection is to end with the next answer.

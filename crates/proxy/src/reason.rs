@@ -154,6 +154,8 @@ reasons! {
         UploadTooSlow => "upload-too-slow",
         /// This client may not use the proxy to go elsewhere.
         ForwardClient => "forward-client",
+        /// The forward side asks for the credentials of a user (`forward.users`), and there are none, or wrong ones.
+        Credentials => "credentials",
         /// Forwarding is off.
         ForwardOff => "forward-off",
         /// CONNECT to a port outside `forward.connect_ports`.

@@ -29,3 +29,4 @@ mod sweep;
 mod tls;
 mod trust;
 mod upgrade;
+mod users;
