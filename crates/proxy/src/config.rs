@@ -75,8 +75,8 @@ low! {
     }
     /// `[forward]`.
     LowForward {
-        /// Default true where there is no origin, or `clients` or `users` are given: a TLS terminator on the same machine comes
-        /// from loopback, and would open the forward side to all.
+        /// Default true where there is no origin, or `clients` or `users` are given: a TLS terminator on the same
+        /// machine comes from loopback, and would open the forward side to all.
         enabled: bool,
         /// Networks whose clients may go through the proxy; default loopback only.
         clients: Vec<IpNet>,

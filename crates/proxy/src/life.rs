@@ -139,18 +139,19 @@ async fn answer(
             if ask.method == Method::OPTIONS && ask.headers.get(header::MAX_FORWARDS).is_some_and(|n| n == "0") {
                 return options();
             }
-            let mut answer = match (bypass, client) {
-                (Some(_), _)
-                    if ask.asked.directives.only_if_cached && matches!(ask.method, Method::GET | Method::HEAD) =>
-                {
-                    ask.only_if_cached()
-                }
-                (why, client) if let Some(wanted) = wanted => match ask.upgrade(wanted).await {
-                    Some(answer) => answer,
-                    None => without_body(ask, why, client).await,
+            let is_for_store = ask.asked.directives.only_if_cached && matches!(ask.method, Method::GET | Method::HEAD);
+            let switched = match wanted {
+                Some(wanted) if !is_for_store => ask.upgrade(wanted).await,
+                _ => None,
+            };
+            let mut answer = match (switched, bypass) {
+                (Some(answer), _) => answer,
+                (None, Some(_)) if is_for_store => ask.only_if_cached(),
+                (None, Some(why @ (Bypass::Method | Bypass::RequestBody))) => ask.pass(body, why).await,
+                (None, why) => match client {
+                    Some(client) => esi::serve(ask, why, client, 0).await,
+                    None => ask.without_body(why).await,
                 },
-                (Some(why @ (Bypass::Method | Bypass::RequestBody)), _) => ask.pass(body, why).await,
-                (why, client) => without_body(ask, why, client).await,
             };
             answer.user = user;
             answer
@@ -161,14 +162,6 @@ async fn answer(
 /// Whose request it is, where that is asked.
 async fn user(worker: &Worker, target: &Target, headers: &HeaderMap) -> Result<Option<Arc<str>>, Denied> {
     if target.side.is_for_origin() { Ok(None) } else { worker.proxy.accounts.of(headers).await }
-}
-
-/// Answers a request that has no body; of a page of fragments, with what these are told of its client.
-async fn without_body(ask: Ask, why: Option<Bypass>, client: Option<Arc<esi::Client>>) -> Answer {
-    match client {
-        Some(client) => esi::serve(ask, why, client, 0).await,
-        None => ask.without_body(why).await,
-    }
 }
 
 /// `None` is a tunnel.

@@ -1,10 +1,10 @@
 //! Users of the forward side: which of them sends a request, by the password or the token in `Proxy-Authorization`.
 //!
-//! * The file has hashes only: of a password by bcrypt, as `htpasswd -B` makes it, of a token by SHA-256, for a token is
-//!   long and random. What is wrong with it is refused as a whole.
-//! * bcrypt takes as long as a hundred requests. So it runs beside the workers, few at one time, and what it found right
-//!   is remembered, sealed by a key of this process, until the file is read anew. For a name that there is not it runs
-//!   all the same: how long a refusal takes tells nothing.
+//! * The file has hashes only: of a password by bcrypt, as `htpasswd -B` makes it, of a token by SHA-256, for a token
+//!   is long and random. What is wrong with it is refused as a whole.
+//! * bcrypt takes as long as a hundred requests. So it runs beside the workers, few at one time, and what it found
+//!   right is remembered, sealed by a key of this process, until the file is read anew. For a name that there is not it
+//!   runs all the same, so a refusal does not tell by its time which names there are.
 //! * What is looked up is sealed, too: comparing seals tells nothing of what was sealed.
 
 use std::{
