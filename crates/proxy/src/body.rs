@@ -141,6 +141,7 @@ impl http_body::Body for Body {
 
 /// What the access log wants to know of a request, gathered while it is answered; only made when the log is on.
 pub(crate) struct Record {
+    pub(crate) user: Option<Arc<str>>,
     pub(crate) began: u64,
     pub(crate) start: Instant,
     pub(crate) method: String,
@@ -195,6 +196,7 @@ impl Drop for Guard {
         if let Some(record) = &self.record {
             self.worker.log(&Line {
                 client: self.conn.client,
+                user: record.user.as_deref().unwrap_or_default(),
                 began: record.began,
                 took: u64::try_from(record.start.elapsed().as_millis()).unwrap_or(u64::MAX),
                 method: &record.method,

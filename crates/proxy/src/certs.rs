@@ -68,14 +68,19 @@ impl Pair {
         Ok(Self { file: certificate.to_owned(), key: Arc::new(key), names, from, until })
     }
 
-    /// What a client will refuse although it can be served.
-    pub(crate) fn warning(&self, now: SystemTime) -> Option<String> {
+    /// The chain and what signs with its key.
+    pub(crate) fn key(&self) -> Arc<CertifiedKey> {
+        self.key.clone()
+    }
+
+    /// What the other ends, clients or origins, will refuse although it can be shown to them.
+    pub(crate) fn warning(&self, now: SystemTime, others: &str) -> Option<String> {
         let file = self.file.display();
         let soon = now + Duration::from_secs(7 * 86_400);
         let what = if self.until < now {
-            format!("expired on {}: clients refuse it; renew it and reload", httpdate::fmt_http_date(self.until))
+            format!("expired on {}: {others} refuse it; renew it and reload", httpdate::fmt_http_date(self.until))
         } else if self.from > now {
-            format!("not valid before {}: clients refuse it until then", httpdate::fmt_http_date(self.from))
+            format!("not valid before {}: {others} refuse it until then", httpdate::fmt_http_date(self.from))
         } else if self.until < soon {
             format!("expires on {}; renew it and reload", httpdate::fmt_http_date(self.until))
         } else {

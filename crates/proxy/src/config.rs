@@ -75,13 +75,15 @@ low! {
     }
     /// `[forward]`.
     LowForward {
-        /// Default true where there is no origin, or `clients` are given: a TLS terminator on the same machine comes
-        /// from loopback, and would open the forward side to all.
+        /// Default true where there is no origin, or `clients` or `users` are given: a TLS terminator on the same
+        /// machine comes from loopback, and would open the forward side to all.
         enabled: bool,
         /// Networks whose clients may go through the proxy; default loopback only.
         clients: Vec<IpNet>,
         /// Ports that CONNECT may reach; default 443.
         connect_ports: Vec<u16>,
+        /// File of users, `NAME:HASH` a line, whose passwords or tokens clients have to send; default: they need none.
+        users: PathBuf,
     }
     /// `[front]`.
     LowFront {
@@ -352,6 +354,9 @@ pub struct ForwardConfig {
     pub clients: Vec<IpNet>,
     /// Where CONNECT may go.
     pub connect_ports: Vec<u16>,
+    /// Who may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub users: Option<PathBuf>,
 }
 
 /// See [`LowFront`].

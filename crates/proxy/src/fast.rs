@@ -186,7 +186,9 @@ impl FastIo {
     /// The key of a request that may be answered here.
     fn make_key(&mut self, plain: &Plain<'_, '_>) -> Option<()> {
         let proxy = &*self.worker.proxy;
-        let side = (&*self.conn, &proxy.origins, proxy.config.forward.enabled);
+        // Whose request it is the slow path sees.
+        let forward = &proxy.config.forward;
+        let side = (&*self.conn, &proxy.origins, forward.enabled && forward.users.is_none());
         plain_key(&mut self.key, plain, side)
     }
 

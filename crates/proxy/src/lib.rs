@@ -11,8 +11,9 @@
 //! | one fetch for many clients | `fills`, `fill`, `reader`, `fetch`, `life/collapse` |
 //! | a stored body that breaks off while it is sent | `rest` |
 //! | what is written into the store, and invalidated | `key`, `head`, `keep`, `purge` |
-//! | who may do what, how much and how slowly | `target`, `dial::Guard`, `admin`, `connections`, `turns`, `pace` |
+//! | who may do what; how much, slowly | `target`, `dial::Guard`, `admin`, `users`; `connections`, `turns`, `pace` |
 //! | connections to origins | `dial`, `pool`, `origin` |
+//! | tunnels: CONNECT; WebSocket and other protocols | `life/connect`; `life/upgrade`, `upgrade`; `tunnel` |
 //! | large bodies that the kernel sends without copying | `mirrors` |
 //! | memory, as the kernel counts it | `resident` |
 //! | what stands in front of us, and what it says counts | `front` |
@@ -91,6 +92,8 @@ mod tls;
 mod tunnel;
 mod turns;
 mod unshared;
+mod upgrade;
+mod users;
 mod verdict;
 mod wild;
 

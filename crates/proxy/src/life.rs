@@ -15,6 +15,7 @@ mod esi;
 mod pass;
 mod purge;
 mod slices;
+mod upgrade;
 
 use std::{sync::Arc, time::Instant};
 
@@ -57,6 +58,7 @@ pub(crate) async fn serve(
         record.status = answer.parts.status.as_u16();
         record.outcome = answer.outcome;
         record.detail = answer.detail;
+        record.user = answer.user;
         record
     });
     let mut parts = answer.parts;
@@ -69,7 +71,8 @@ pub(crate) async fn serve(
     if let Some(tunnel) = answer.tunnel {
         conn.enter(Phase::Busy, worker.clock.tick());
         let silence = worker.proxy.config.limits.tunnel_timeout.0;
-        tunnel.begin(Guard::new(worker.clone(), conn.clone(), record.take()), held, silence);
+        let cut = worker.cut.subscribe();
+        tunnel.begin(Guard::new(worker.clone(), conn.clone(), record.take()), held, silence, cut);
     }
     let guard = Guard::new(worker, conn, record);
     Response::from_parts(parts, Body::new(answer.kind, guard))
@@ -81,6 +84,7 @@ fn record(request: &Request<Incoming>, start: Instant) -> Box<Record> {
         String::from_utf8_lossy(value.map_or(b"", HeaderValue::as_bytes)).into_owned()
     };
     Box::new(Record {
+        user: None,
         began: unix_millis(),
         start,
         method: request.method().to_string(),
@@ -119,6 +123,15 @@ async fn answer(
         }
         Ok(None) => connect::connect(worker, conn, request).await,
         Ok(Some(target)) => {
+            let mut request = request;
+            let user = match user(worker, &target, request.headers()).await {
+                Ok(user) => user,
+                Err(why) => {
+                    worker.counters.denials.one(why);
+                    return denied(why);
+                }
+            };
+            let wanted = upgrade::Wanted::of(&mut request, &target);
             let (parts, body) = request.into_parts();
             let bypass = bypass(&parts, &target, &body);
             let client = target.action.esi.then(|| esi::Client::new(conn, &parts.headers));
@@ -126,18 +139,29 @@ async fn answer(
             if ask.method == Method::OPTIONS && ask.headers.get(header::MAX_FORWARDS).is_some_and(|n| n == "0") {
                 return options();
             }
-            match (bypass, client) {
-                (Some(_), _)
-                    if ask.asked.directives.only_if_cached && matches!(ask.method, Method::GET | Method::HEAD) =>
-                {
-                    ask.only_if_cached()
-                }
-                (Some(why @ (Bypass::Method | Bypass::RequestBody)), _) => ask.pass(body, why).await,
-                (why, Some(client)) => esi::serve(ask, why, client, 0).await,
-                (why, None) => ask.without_body(why).await,
-            }
+            let is_for_store = ask.asked.directives.only_if_cached && matches!(ask.method, Method::GET | Method::HEAD);
+            let switched = match wanted {
+                Some(wanted) if !is_for_store => ask.upgrade(wanted).await,
+                _ => None,
+            };
+            let mut answer = match (switched, bypass) {
+                (Some(answer), _) => answer,
+                (None, Some(_)) if is_for_store => ask.only_if_cached(),
+                (None, Some(why @ (Bypass::Method | Bypass::RequestBody))) => ask.pass(body, why).await,
+                (None, why) => match client {
+                    Some(client) => esi::serve(ask, why, client, 0).await,
+                    None => ask.without_body(why).await,
+                },
+            };
+            answer.user = user;
+            answer
         }
     }
+}
+
+/// Whose request it is, where that is asked.
+async fn user(worker: &Worker, target: &Target, headers: &HeaderMap) -> Result<Option<Arc<str>>, Denied> {
+    if target.side.is_for_origin() { Ok(None) } else { worker.proxy.accounts.of(headers).await }
 }
 
 /// `None` is a tunnel.

@@ -128,10 +128,23 @@ pub(crate) fn work(
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        let _ = tokio::time::timeout(worker.proxy.config.limits.drain.0, drained).await;
+        if tokio::time::timeout(worker.proxy.config.limits.drain.0, drained).await.is_err() {
+            end_tunnels(&worker).await;
+        }
         ticking.abort();
         worker.flush_log();
     });
+}
+
+/// Ends tunnels, so that both ends of each are told, and the log has its line.
+async fn end_tunnels(worker: &Worker) {
+    worker.cut.send_replace(true);
+    let gone = async {
+        while worker.cut.receiver_count() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(1), gone).await;
 }
 
 /// Turns this thread's ring whenever something was asked of it or has arrived.

@@ -30,6 +30,8 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(crate) struct Line<'a> {
     pub(crate) client: IpAddr,
+    /// Whose it is, where that was asked.
+    pub(crate) user: &'a str,
     /// When it began, milliseconds since 1970.
     pub(crate) began: u64,
     /// Milliseconds until the last byte was handed over.
@@ -235,7 +237,9 @@ fn or_dash(text: &str) -> &str {
 }
 
 fn combined(out: &mut Vec<u8>, line: &Line<'_>) {
-    let _ = write!(out, "{} - - [", line.client);
+    let _ = write!(out, "{} - ", line.client);
+    escaped(out, or_dash(line.user));
+    out.extend_from_slice(b" [");
     push_day(out, line.began);
     out.extend_from_slice(b"] \"");
     out.extend_from_slice(line.method.as_bytes());
@@ -301,14 +305,16 @@ fn squid(out: &mut Vec<u8>, line: &Line<'_>) {
         }
     }
     let kind = line.content_type.split([';', ' ']).next().unwrap_or_default();
-    let _ = write!(out, " - {hierarchy}/- ");
+    out.push(b' ');
+    escaped(out, or_dash(line.user));
+    let _ = write!(out, " {hierarchy}/- ");
     escaped(out, or_dash(kind));
     out.push(b'\n');
 }
 
 fn json(out: &mut Vec<u8>, line: &Line<'_>) {
     let value = serde_json::json!({
-        "time": line.began as f64 / 1000.0, "client": line.client.to_string(), "method": line.method,
+        "time": line.began as f64 / 1000.0, "client": line.client.to_string(), "user": line.user, "method": line.method,
         "url": line.url(), "protocol": line.protocol, "status": line.status, "bytes": line.bytes, "took_ms": line.took,
         "outcome": line.outcome.name(), "detail": line.detail, "ending": line.ending, "referer": line.referer, "agent": line.agent,
         "content_type": line.content_type,
@@ -346,6 +352,7 @@ mod tests {
     fn sample<'a>() -> Line<'a> {
         Line {
             client: [127, 0, 0, 1].into(),
+            user: "",
             began: 971_186_136_042,
             took: 7,
             method: "GET",

@@ -27,6 +27,7 @@ use crate::{
     silent::Silent,
     target::{self, Origins, Target, Trust, Upstream},
     turns::{Turn, Turns},
+    upgrade,
 };
 
 /// The body of an answer; the origin's next request may have its turn when this is dropped.
@@ -154,12 +155,13 @@ impl Pools {
             Payload::None => None,
             Payload::Client { pieces, .. } => Some(pieces.clone()),
         };
+        let asked = request.headers().get(header::UPGRADE).cloned();
         let sent = || pieces.as_ref().map_or(0, |pieces| pieces.load(Relaxed));
         let mut response = std::pin::pin!(pool.request(upstream, request));
         loop {
             let before = sent();
             match tokio::time::timeout(self.limit, response.as_mut()).await {
-                Ok(Ok((response, lease))) => return framed(response).map(|response| (response, lease)),
+                Ok(Ok((response, lease))) => return framed(response, asked.as_ref()).map(|response| (response, lease)),
                 Ok(Err(why)) => return Err(why),
                 Err(_) if sent() == before => return Err(OriginFailure::ResponseTimeout.into()),
                 Err(_) => {}
@@ -259,8 +261,8 @@ pub(crate) fn request(
     request
 }
 
-/// One meaning of where the body ends (RFC 9112 6.3), and no protocol that was not asked for.
-fn framed(mut response: Response<Incoming>) -> Result<Response<Incoming>, NoAnswer> {
+/// One meaning of where the body ends (RFC 9112 6.3), and no protocol but one of those that were `asked` for.
+fn framed(mut response: Response<Incoming>, asked: Option<&HeaderValue>) -> Result<Response<Incoming>, NoAnswer> {
     let headers = response.headers_mut();
     if headers.contains_key(header::TRANSFER_ENCODING) {
         if !target::is_chunked(headers) {
@@ -269,12 +271,9 @@ fn framed(mut response: Response<Incoming>) -> Result<Response<Incoming>, NoAnsw
         // The coding has it; the length may be an attempt to have the next hop see another end.
         headers.remove(header::CONTENT_LENGTH);
     }
-    // `Upgrade` is never passed on.
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        Err(OriginFailure::Protocol.into())
-    } else {
-        Ok(response)
-    }
+    let is_fit = response.status() != StatusCode::SWITCHING_PROTOCOLS
+        || asked.is_some_and(|asked| upgrade::is_to_one_of(asked, response.headers()));
+    if is_fit { Ok(response) } else { Err(OriginFailure::Protocol.into()) }
 }
 
 static PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");

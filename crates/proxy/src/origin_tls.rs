@@ -8,13 +8,13 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use http::{Uri, uri::Authority};
 use parking_lot::RwLock;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
     client::{
         WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -23,6 +23,7 @@ use rustls::{
     crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, ServerName, UnixTime},
     server::ParsedCertificate,
+    sign::SingleCertAndKey,
 };
 use tokio::sync::OnceCell;
 use tokio::{
@@ -31,13 +32,19 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::{certs, config::LowOrigin, reason::OriginFailure};
+use crate::{
+    certs::{self, BadFile, Pair, Part},
+    config::LowOrigin,
+    reason::OriginFailure,
+};
 
 /// How one origin is spoken to.
 #[derive(Debug)]
 struct Secured {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
+    /// Our own certificate.
+    shown: Option<Pair>,
 }
 
 /// A value of `[[origin]]` that will not do: its key, and why.
@@ -62,12 +69,20 @@ impl OriginTls {
     }
 
     /// The handshake, without a limit of its own.
-    pub(crate) async fn connect(&self, to: &Authority, tcp: TcpStream) -> Result<OriginStream, OriginFailure> {
+    pub(crate) async fn connect(
+        &self,
+        to: &Authority,
+        tcp: TcpStream,
+        may_be_http2: bool,
+    ) -> Result<OriginStream, OriginFailure> {
         let configured = self.configured.read().get(to).cloned();
-        let (config, name) = match configured {
+        let (mut config, name) = match configured {
             Some(secured) => (secured.config.clone(), secured.name.clone()),
             None => self.by_system(to).await?,
         };
+        if !may_be_http2 && !config.alpn_protocols.is_empty() {
+            Arc::make_mut(&mut config).alpn_protocols.clear();
+        }
         let connected = TlsConnector::from(config).connect(name, tcp).await;
         connected.map(|stream| OriginStream::Tls(Box::new(stream))).map_err(|e| failure(&e))
     }
@@ -114,6 +129,9 @@ fn all(origins: &[LowOrigin]) -> Result<HashMap<Authority, Arc<Secured>>, BadOri
                 let url = &origin.url;
                 eprintln!("picaflor: {url} is NOT VERIFIED (origin.verify): anyone in between can pose as it");
             }
+            let shown = secured.shown.iter();
+            let warnings = shown.filter_map(|pair| pair.warning(SystemTime::now(), "origins"));
+            warnings.for_each(|warning| eprintln!("picaflor: {warning}"));
             found.insert(authority, Arc::new(secured));
         }
     }
@@ -134,6 +152,8 @@ fn secured(origin: &LowOrigin) -> Result<Option<(Authority, Secured)>, BadOrigin
             ("ca", origin.ca.is_some()),
             ("name", origin.name.is_some()),
             ("verify", origin.verify.is_some()),
+            ("certificate", origin.certificate.is_some()),
+            ("key", origin.key.is_some()),
             ("http2", origin.http2.is_some()),
         ];
         return match given.iter().find(|(_, is_given)| *is_given) {
@@ -150,10 +170,26 @@ fn secured(origin: &LowOrigin) -> Result<Option<(Authority, Secured)>, BadOrigin
     let provider = Arc::new(ring::default_provider());
     let verifier = verifier(origin, &provider)?;
     let mut config = client(provider, verifier)?;
+    let shown = shown(origin)?;
+    if let Some(shown) = &shown {
+        config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(shown.key()));
+    }
     if origin.http2 == Some(true) {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     }
-    Ok(Some((authority, Secured { config: Arc::new(config), name })))
+    Ok(Some((authority, Secured { config: Arc::new(config), name, shown })))
+}
+
+/// What is shown to an origin that asks for a certificate.
+fn shown(origin: &LowOrigin) -> Result<Option<Pair>, BadOrigin> {
+    let Some(file) = &origin.certificate else {
+        return match &origin.key {
+            Some(_) => Err(("key", "no certificate is given for it; name its file in origin.certificate".into())),
+            None => Ok(None),
+        };
+    };
+    let bad = |bad: BadFile| (if bad.part == Part::Key { "key" } else { "certificate" }, bad.why);
+    Pair::read(file, origin.key.as_ref().unwrap_or(file)).map(Some).map_err(bad)
 }
 
 fn verifier(origin: &LowOrigin, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, BadOrigin> {
@@ -236,7 +272,30 @@ fn of_system() -> Result<RootCertStore, String> {
     }
 }
 
+/// Whether an origin that spoke TLS to us refuses our certificate, or that we have none.
+pub(crate) fn is_refused(error: &io::Error) -> bool {
+    let alert = match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+        Some(Error::AlertReceived(alert)) => alert,
+        _ => return false,
+    };
+    matches!(
+        alert,
+        AlertDescription::CertificateRequired
+            | AlertDescription::NoCertificate
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied
+    )
+}
+
 fn failure(error: &io::Error) -> OriginFailure {
+    if is_refused(error) {
+        return OriginFailure::TlsRefused;
+    }
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         Some(Error::InvalidCertificate(why)) => match why {
             CertificateError::UnknownIssuer => OriginFailure::TlsUntrusted,

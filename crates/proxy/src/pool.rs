@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use http::{Request, Response};
+use http::{Request, Response, header};
 use hyper::{
     body::Incoming,
     client::conn::http1::{self, SendRequest},
@@ -25,7 +25,7 @@ use crate::{
     config::LimitsConfig,
     dial::{DialError, Guard, dial},
     multiplexed::{self, Multiplexed, Share, Unanswered},
-    origin_tls::{OriginStream, OriginTls},
+    origin_tls::{self, OriginStream, OriginTls},
     payload::{BadBody, Payload},
     place::{Place, own_port},
     reason::{Denied, NoAnswer, OriginFailure},
@@ -93,12 +93,15 @@ impl Pool {
         mut request: Request<Payload>,
     ) -> Result<(Response<Incoming>, Lease), NoAnswer> {
         let place = (upstream.authority.clone(), upstream.is_tls);
+        // By HTTP/2 there is no other protocol to go on with, and of a kept connection it is not known that it lives.
+        let is_upgrade = request.headers().contains_key(header::UPGRADE);
         let mut tries = 0;
         loop {
-            let kept = self.idle.take(&place);
+            let kept = if is_upgrade { None } else { self.idle.take(&place) };
             let is_kept = kept.is_some();
             let way = match kept {
                 Some(sender) => Way::Http1(sender),
+                None if is_upgrade => Box::pin(self.made(&place, false)).await?,
                 None => Box::pin(self.way(&place)).await?,
             };
             match way {
@@ -132,16 +135,16 @@ impl Pool {
     /// A new connection, or a share of one.
     async fn way(&self, place: &Place) -> Result<Way, NoAnswer> {
         if !(place.1 && self.tls.offers_http2(&place.0)) {
-            return self.made(place).await;
+            return self.made(place, true).await;
         }
         if let Some(share) = self.http2.take(place) {
             return Ok(Way::Http2(share));
         }
-        let Some(mut turn) = self.http2.turn_to_make(place).await? else { return self.made(place).await };
+        let Some(mut turn) = self.http2.turn_to_make(place).await? else { return self.made(place, true).await };
         if let Some(share) = self.http2.take(place) {
             return Ok(Way::Http2(share));
         }
-        let made = self.made(place).await;
+        let made = self.made(place, true).await;
         if let Ok(Way::Http1(_)) = &made {
             self.http2.is_without(place);
         }
@@ -149,8 +152,9 @@ impl Pool {
         made
     }
 
-    async fn made(&self, place: &Place) -> Result<Way, NoAnswer> {
-        let stream = self.connect(place).await.map_err(|why| NoAnswer::from(&why))?;
+    /// A new connection; HTTP/2 is offered where the origin is configured so, and that will do.
+    async fn made(&self, place: &Place, may_be_http2: bool) -> Result<Way, NoAnswer> {
+        let stream = self.connect(place, may_be_http2).await.map_err(|why| NoAnswer::from(&why))?;
         // They say no word before the first request: what fails, fails with that.
         let broken = |_| NoAnswer::from(OriginFailure::Connect);
         if stream.is_http2() {
@@ -163,12 +167,12 @@ impl Pool {
         Ok(Way::Http1(sender))
     }
 
-    async fn connect(&self, (authority, is_tls): &Place) -> Result<OriginStream, DialError> {
+    async fn connect(&self, (authority, is_tls): &Place, may_be_http2: bool) -> Result<OriginStream, DialError> {
         let port = authority.port_u16().unwrap_or(own_port(*is_tls));
         let attempt = async {
             let tcp = dial(authority.host(), port, &self.guard, self.connect_timeout).await?;
             match is_tls {
-                true => self.tls.connect(authority, tcp).await.map_err(DialError::Tls),
+                true => self.tls.connect(authority, tcp, may_be_http2).await.map_err(DialError::Tls),
                 false => Ok(OriginStream::Plain(tcp)),
             }
         };
@@ -219,7 +223,13 @@ impl std::fmt::Debug for Lease {
 
 /// What the origin did wrong.
 pub(crate) fn failure(error: &hyper::Error) -> OriginFailure {
-    if error.is_parse() { OriginFailure::Protocol } else { OriginFailure::Closed }
+    // By TLS 1.3 it says so only behind the handshake.
+    let why = error.source().and_then(|why| why.downcast_ref());
+    match why {
+        _ if error.is_parse() => OriginFailure::Protocol,
+        Some(why) if origin_tls::is_refused(why) => OriginFailure::TlsRefused,
+        _ => OriginFailure::Closed,
+    }
 }
 
 fn no_answer(error: &hyper::Error) -> NoAnswer {

@@ -11,6 +11,7 @@ use std::{
 };
 
 use http::HeaderValue;
+use tokio::sync::watch;
 
 use crate::{
     clock::Clock,
@@ -30,6 +31,7 @@ use crate::{
     tls::Tls,
     turns::Turns,
     unshared::Unshared,
+    users::Accounts,
 };
 
 /// What all workers share.
@@ -60,6 +62,7 @@ pub(crate) struct Proxy {
     pub(crate) origin_tls: Arc<OriginTls>,
     pub(crate) reload: Reload,
     pub(crate) rules: Rules,
+    pub(crate) accounts: Accounts,
     /// A stop has begun.
     pub(crate) stopping: AtomicBool,
 }
@@ -72,7 +75,7 @@ impl Proxy {
 
     /// Takes what is new in the configuration, or nothing of it.
     pub(crate) fn reload(&self) -> Result<String, ReloadError> {
-        self.reload.take(&self.config, self.tls.as_ref(), &self.origin_tls, &self.rules)
+        self.reload.take(&self.config, self.tls.as_ref(), (&self.origin_tls, &self.accounts), &self.rules)
     }
 
     /// Whether a connection is to end with the next answer.
@@ -88,6 +91,8 @@ pub(crate) struct Worker {
     pub(crate) counters: Arc<Counters>,
     pub(crate) pools: Pools,
     pub(crate) clock: Clock,
+    /// Whether tunnels are to end.
+    pub(crate) cut: watch::Sender<bool>,
     lines: Buffer,
 }
 
@@ -102,7 +107,7 @@ impl Worker {
         );
         let clock = Clock::default();
         clock.set();
-        Self { proxy, counters, pools, clock, lines: Buffer::default() }
+        Self { proxy, counters, pools, clock, cut: watch::Sender::new(false), lines: Buffer::default() }
     }
 
     pub(crate) fn log(&self, line: &Line<'_>) {

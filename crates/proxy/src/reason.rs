@@ -154,6 +154,8 @@ reasons! {
         UploadTooSlow => "upload-too-slow",
         /// This client may not use the proxy to go elsewhere.
         ForwardClient => "forward-client",
+        /// The forward side asks for the credentials of a user (`forward.users`), and there are none, or wrong ones.
+        Credentials => "credentials",
         /// Forwarding is off.
         ForwardOff => "forward-off",
         /// CONNECT to a port outside `forward.connect_ports`.
@@ -208,6 +210,8 @@ reasons! {
         TlsCertificate => "tls-certificate",
         /// It does not speak TLS, or nothing of it that both have, or the connection ended in it.
         TlsHandshake => "tls-handshake",
+        /// It does not take the certificate that it is shown, or wants one.
+        TlsRefused => "tls-refused",
         /// Its redirects do not end, or are more than `rule.follow_redirects`.
         RedirectLoop => "redirect-loop",
         /// The page is put together of fragments, and its markup is not well formed, or a fragment is not to be had.
@@ -304,6 +308,7 @@ impl NoAnswer {
                     | OriginFailure::TlsName
                     | OriginFailure::TlsCertificate
                     | OriginFailure::TlsHandshake
+                    | OriginFailure::TlsRefused
                     | OriginFailure::Paused
                     | OriginFailure::Busy
             ),

@@ -1,6 +1,7 @@
-//! A new configuration while the proxy runs: rules, certificates and keys, how TLS is offered, and the files of
-//! authorities by which origins and clients are trusted. Everything else is taken by a restart, and a configuration in
-//! which it has changed is refused as a whole, by the names of its keys: so what runs is always what some file said.
+//! A new configuration while the proxy runs: rules, certificates and keys, how TLS is offered, and the files of users
+//! and of authorities by which origins and clients are trusted. Everything else is taken by a restart, and a
+//! configuration in which it has changed is refused as a whole, by the names of its keys: so what runs is always what
+//! some file said.
 //!
 //! What is new is read and checked before anything of it is taken; connections go on with what they have.
 
@@ -14,6 +15,7 @@ use crate::{
     origin_tls::OriginTls,
     ruleset::Rules,
     tls::Tls,
+    users::Accounts,
 };
 
 /// Where a new configuration comes from.
@@ -46,7 +48,7 @@ impl Reload {
         &self,
         config: &Config,
         tls: Option<&Tls>,
-        origins: &OriginTls,
+        (origins, accounts): (&OriginTls, &Accounts),
         rules: &Rules,
     ) -> Result<String, ReloadError> {
         let mut of_file = self.0.lock();
@@ -65,9 +67,12 @@ impl Reload {
         // All is read before anything is taken.
         let bad = |(key, why)| ConfigError::value(&format!("origin.{key}"), why);
         let trusted = OriginTls::new(&config.origin).map_err(bad)?;
+        let users = Accounts::read(config.forward.users.as_deref());
+        let users = users.map_err(|why| ConfigError::value("forward.users", why))?;
         let ruled = new.as_ref().map(|new| config::rules(&new.rule, &config.cache)).transpose()?;
         let mut taken = certificates(tls, resolved.as_ref().unwrap_or(&config.tls).as_ref())?;
         origins.replace(trusted);
+        accounts.replace(users);
         if let Some(ruled) = ruled {
             let _ = match ruled.len() {
                 0 => Ok(()),

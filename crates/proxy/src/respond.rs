@@ -5,7 +5,7 @@
 //! 2. A range, if `If-Range` agrees and the length is known, becomes 206 or 416.
 //! 3. Otherwise the whole body, or none for HEAD.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, response::Parts};
@@ -35,11 +35,13 @@ pub(crate) struct Answer {
     pub(crate) detail: &'static str,
     /// What the connection becomes after it.
     pub(crate) tunnel: Option<Tunnel>,
+    /// Whose request it answers, where that was asked.
+    pub(crate) user: Option<Arc<str>>,
 }
 
 impl Answer {
     pub(crate) fn new(parts: Parts, kind: Kind, outcome: Outcome) -> Self {
-        Self { parts, kind, outcome, detail: "", tunnel: None }
+        Self { parts, kind, outcome, detail: "", tunnel: None, user: None }
     }
 
     pub(crate) fn because(mut self, detail: &'static str) -> Self {
@@ -229,6 +231,10 @@ pub(crate) fn denied(why: Denied) -> Answer {
         Denied::BadTarget => (StatusCode::BAD_REQUEST, "ask for a path, or for a whole http:// URL"),
         Denied::UrlTooLong => (StatusCode::URI_TOO_LONG, "the limit is 8,000 bytes"),
         Denied::ForwardClient => (StatusCode::FORBIDDEN, "the operator can add your network to forward.clients"),
+        Denied::Credentials => (
+            StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+            "send name and password, or a token, in Proxy-Authorization; the operator has the users in forward.users",
+        ),
         Denied::ForwardOff => (StatusCode::FORBIDDEN, "forward.enabled is false, as it is beside an origin"),
         Denied::ConnectPort => (StatusCode::FORBIDDEN, "the operator can add the port to forward.connect_ports"),
         Denied::SelfDestination => (StatusCode::FORBIDDEN, "the destination is this proxy"),
@@ -249,6 +255,11 @@ pub(crate) fn denied(why: Denied) -> Answer {
     };
     message(status, why.name(), mend, Outcome::Denied)
 }
+
+const CHALLENGES: [HeaderValue; 2] = [
+    HeaderValue::from_static("Basic realm=\"picaflor\", charset=\"UTF-8\""),
+    HeaderValue::from_static("Bearer realm=\"picaflor\""),
+];
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT");
 
@@ -287,6 +298,9 @@ pub(crate) fn failed(why: NoAnswer) -> Answer {
             (StatusCode::BAD_GATEWAY, "the origin's certificate is not for its name; see origin.name")
         }
         OriginFailure::TlsCertificate => (StatusCode::BAD_GATEWAY, "the origin's certificate is not one of a server"),
+        OriginFailure::TlsRefused => {
+            (StatusCode::BAD_GATEWAY, "the origin wants another certificate of the proxy; see origin.certificate")
+        }
         OriginFailure::TlsHandshake => (StatusCode::BAD_GATEWAY, "there is no TLS that the origin and the proxy share"),
         OriginFailure::RedirectLoop => {
             (StatusCode::BAD_GATEWAY, "the origin's redirects do not end; see rule.follow_redirects")
@@ -313,6 +327,11 @@ fn message(status: StatusCode, name: &'static str, mend: &str, outcome: Outcome)
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(text.len()));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(&CACHE_STATUS, validate::text(format!("picaflor; detail={name}")));
+    if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+        for challenge in CHALLENGES {
+            headers.append(header::PROXY_AUTHENTICATE, challenge);
+        }
+    }
     if status == StatusCode::METHOD_NOT_ALLOWED {
         headers.insert(header::ALLOW, METHODS);
     }

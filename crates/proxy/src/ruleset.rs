@@ -29,7 +29,7 @@ use crate::{
         admit::{self, Exchange},
         vary,
     },
-    slices, wild,
+    slices, upgrade, wild,
 };
 
 /// A slice waits for the device as a whole, and is fetched to its end.
@@ -53,6 +53,8 @@ pub(crate) struct Action {
     pub(crate) replace: Option<Replace>,
     /// Pages may be of fragments.
     pub(crate) esi: bool,
+    /// Protocols that may be switched to, where it is not WebSocket.
+    pub(crate) upgrade: Option<Arc<[String]>>,
     query_keep: Option<Arc<[String]>>,
     query_drop: Option<Arc<[String]>>,
     query_sort: bool,
@@ -186,6 +188,7 @@ impl Action {
         self.follow_redirects = later.follow_redirects.or(self.follow_redirects);
         self.follow_hosts = later.follow_hosts.clone().or(self.follow_hosts.take());
         self.replace = later.replace.clone().or(self.replace.take());
+        self.upgrade = later.upgrade.clone().or(self.upgrade.take());
         self.bypass |= later.bypass;
         self.esi |= later.esi;
         self.device_class |= later.device_class;
@@ -287,6 +290,7 @@ fn rule(low: &LowRule) -> Result<Rule, BadRule> {
         follow_hosts: follow_hosts(low)?,
         replace: replace(low)?,
         esi: low.esi.unwrap_or(false),
+        upgrade: low.upgrade.as_deref().map(upgrade::protocols).transpose().map_err(|why| ("upgrade", why))?,
         query_keep: names("query_keep", &low.query_keep)?,
         query_drop: names("query_drop", &low.query_drop)?,
         query_sort: low.query_sort.unwrap_or(false),
@@ -494,6 +498,9 @@ mod tests {
             ("replace = { \"\" = \"b\" }", "replace"),
             ("replace = {}", "replace"),
             ("slice = \"64KiB\"\nreplace = { a = \"b\" }", "replace"),
+            ("upgrade = [\"h2c\"]", "upgrade"),
+            ("upgrade = [\"TLS/1.0\"]", "upgrade"),
+            ("upgrade = [\"a, b\"]", "upgrade"),
             ("slice = \"32KiB\"", "slice"),
             ("slice = \"100001 B\"", "slice"),
             ("slice = \"2GiB\"", "slice"),

@@ -40,6 +40,7 @@ use crate::{
     tls::Tls,
     turns::Turns,
     unshared::Unshared,
+    users::Accounts,
 };
 
 /// A running proxy.
@@ -64,6 +65,7 @@ impl Server {
             Log::open(&config.log, config.store.mode()).map_err(|e| StartError::File(config.log.to.clone(), e))?;
         let tls = config.tls.as_ref().map(Tls::new).transpose().map_err(|bad| StartError::Setting(bad.why))?;
         let origin_tls = OriginTls::new(&config.origin).map_err(|(_, why)| StartError::Setting(why))?;
+        let accounts = Accounts::read(config.forward.users.as_deref()).map_err(StartError::Setting)?;
         let (token, token_file) = admin::token(&config.admin)?;
         let rules = config::rules(&config.rule, &config.cache).map_err(|bad| StartError::Setting(bad.to_string()))?;
         let store = open_store(&config)?;
@@ -96,6 +98,7 @@ impl Server {
             origin_tls: Arc::new(origin_tls),
             reload: Reload::default(),
             rules: Rules::new(rules),
+            accounts,
             started: Instant::now(),
             stopping: AtomicBool::new(false),
             pseudonym,

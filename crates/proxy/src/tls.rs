@@ -99,7 +99,7 @@ fn offer(config: &TlsConfig, tickets: &Arc<dyn ProducesTickets>) -> Result<Curre
     let pairs: Vec<_> =
         config.certificate.iter().map(|pair| Pair::read(&pair.file, &pair.key)).collect::<Result<_, _>>()?;
     let now = SystemTime::now();
-    pairs.iter().filter_map(|pair| pair.warning(now)).for_each(|warning| eprintln!("picaflor: {warning}"));
+    pairs.iter().filter_map(|pair| pair.warning(now, "clients")).for_each(|warning| eprintln!("picaflor: {warning}"));
     let versions: &[_] = match config.min_version {
         TlsVersion::V1_2 => &[&TLS13, &TLS12],
         TlsVersion::V1_3 => &[&TLS13],

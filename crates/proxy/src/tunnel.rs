@@ -1,5 +1,6 @@
-//! A tunnel: bytes both ways, nothing looked at. One that is silent in both directions for `limits.tunnel_timeout` is
-//! closed.
+//! A tunnel: bytes both ways, nothing looked at, to a server that CONNECT named or that switched to another protocol.
+//! One that is silent in both directions for `limits.tunnel_timeout` is closed, and a stop closes those that are left
+//! when `limits.drain` is over.
 
 use std::{
     any::Any,
@@ -7,12 +8,12 @@ use std::{
     time::Duration,
 };
 
-use http::Request;
-use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
+    sync::watch,
 };
 
 use crate::body::Guard;
@@ -20,32 +21,61 @@ use crate::body::Guard;
 /// What a connection, or a stream of one, is counted by while it is held.
 pub(crate) type Held = Arc<dyn Any + Send + Sync>;
 
-/// A tunnel whose client has yet to be told.
-pub(crate) struct Tunnel {
-    request: Request<Incoming>,
-    server: TcpStream,
+/// The far end.
+pub(crate) enum Server {
+    /// What CONNECT named.
+    Connected(TcpStream),
+    /// An origin that answered 101, and its request's turn.
+    Switched(OnUpgrade, Box<dyn Any + Send>),
 }
 
+/// A tunnel whose client has yet to be told.
+pub(crate) struct Tunnel {
+    client: OnUpgrade,
+    server: Server,
+}
+
+/// Longest time that the ends of one that is closed here are told so.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
 impl Tunnel {
-    /// What `request` asked for, connected to `server`.
-    pub(crate) fn new(request: Request<Incoming>, server: TcpStream) -> Self {
-        Self { request, server }
+    /// Between these.
+    pub(crate) fn new(client: OnUpgrade, server: Server) -> Self {
+        Self { client, server }
     }
 
-    /// Runs it until one side or the limits end it: in the log it is one request, in the limits one connection.
-    pub(crate) fn begin(self, mut guard: Guard, held: Held, silence: Duration) {
+    /// Runs it until one side, the limits or the end of a stop (`cut`) end it: in the log it is one request, in the
+    /// limits one connection.
+    pub(crate) fn begin(self, mut guard: Guard, held: Held, silence: Duration, cut: watch::Receiver<bool>) {
         tokio::spawn(async move {
-            if let Ok(client) = hyper::upgrade::on(self.request).await {
-                both_ways(TokioIo::new(client), self.server, silence, &mut guard).await;
+            // What the client sent ahead of the answer is in here, and goes out only now.
+            if let Ok(client) = self.client.await {
+                let client = TokioIo::new(client);
+                match self.server {
+                    Server::Connected(server) => both_ways(client, server, silence, cut, &mut guard).await,
+                    Server::Switched(server, turn) => {
+                        if let Ok(server) = server.await {
+                            both_ways(client, TokioIo::new(server), silence, cut, &mut guard).await;
+                        }
+                        drop(turn);
+                    }
+                }
             }
+            drop(guard);
             drop(held);
         });
     }
 }
 
-async fn both_ways(client: impl AsyncRead + AsyncWrite, server: TcpStream, silence: Duration, guard: &mut Guard) {
+async fn both_ways(
+    client: impl AsyncRead + AsyncWrite,
+    server: impl AsyncRead + AsyncWrite,
+    silence: Duration,
+    mut cut: watch::Receiver<bool>,
+    guard: &mut Guard,
+) {
     let (mut from_client, mut to_client) = tokio::io::split(client);
-    let (mut from_server, mut to_server) = server.into_split();
+    let (mut from_server, mut to_server) = tokio::io::split(server);
     let last = Mutex::new(tokio::time::Instant::now());
     let touch = || {
         if let Ok(mut last) = last.lock() {
@@ -67,9 +97,12 @@ async fn both_ways(client: impl AsyncRead + AsyncWrite, server: TcpStream, silen
         tokio::join!(up, down);
     };
     tokio::select! {
-        () = copies => {}
+        () = copies => return,
         () = watch => {}
+        _ = cut.wait_for(|cut| *cut) => {}
     }
+    let last_words = async { tokio::join!(to_client.shutdown(), to_server.shutdown()) };
+    let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
 }
 
 /// One direction; its end is passed on, so that the other may still finish.
@@ -82,7 +115,8 @@ async fn copy(
     let mut buffer = vec![0; 16 << 10];
     while let Ok(n @ 1..) = from.read(&mut buffer).await {
         touch();
-        if to.write_all(&buffer[..n]).await.is_err() {
+        // TLS keeps what is not flushed.
+        if to.write_all(&buffer[..n]).await.is_err() || to.flush().await.is_err() {
             break;
         }
         count(n);

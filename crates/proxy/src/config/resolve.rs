@@ -4,13 +4,14 @@ use std::{collections::HashSet, net::SocketAddr, path::PathBuf};
 
 use super::{
     AdminConfig, CacheConfig, CertificateConfig, Config, Deletes, ForwardConfig, FrontConfig, LimitsConfig, LogConfig,
-    Low, LowCache, LowCertificate, LowFront, LowLimits, LowOrigin, LowRule, LowStore, LowTls, PurgeConfig, Size, Span,
-    StoreConfig, TlsConfig, durability, file::ConfigError, machine, units,
+    Low, LowCache, LowCertificate, LowForward, LowFront, LowLimits, LowOrigin, LowRule, LowStore, LowTls, PurgeConfig,
+    Size, Span, StoreConfig, TlsConfig, durability, file::ConfigError, machine, units,
 };
 use crate::{
     certs::{self, Pair, Part},
     origin_tls,
     ruleset::Ruleset,
+    users::Users,
 };
 
 impl Low {
@@ -49,11 +50,7 @@ impl Low {
             return bad("admin.listen", format!("{} is also in listen", admin.listen));
         }
         let origin = origins(self.origin)?;
-        let forward = ForwardConfig {
-            enabled: self.forward.enabled.unwrap_or(origin.is_empty() || self.forward.clients.is_some()),
-            clients: self.forward.clients.unwrap_or_else(units::loopback),
-            connect_ports: self.forward.connect_ports.unwrap_or_else(|| vec![443]),
-        };
+        let forward = forward(self.forward, origin.is_empty())?;
         let front = front(self.front)?;
         let purge = PurgeConfig { clients: self.purge.clients.unwrap_or_default() };
         let cache = cache(self.cache, store.capacity)?;
@@ -100,6 +97,23 @@ pub(crate) fn rules(low: &[LowRule], cache: &CacheConfig) -> Result<Ruleset, Con
         }
         None => Ok(rules),
     }
+}
+
+fn forward(low: LowForward, is_alone: bool) -> Result<ForwardConfig, ConfigError> {
+    let is_meant = is_alone || low.clients.is_some() || low.users.is_some();
+    let enabled = low.enabled.unwrap_or(is_meant);
+    if let Some(file) = &low.users {
+        Users::read(file).map_err(|why| ConfigError::value("forward.users", why))?;
+        if !enabled {
+            return Err(ConfigError::value(
+                "forward.users",
+                "nothing is forwarded, for forward.enabled is false".into(),
+            ));
+        }
+    }
+    let clients = low.clients.unwrap_or_else(units::loopback);
+    let connect_ports = low.connect_ports.unwrap_or_else(|| vec![443]);
+    Ok(ForwardConfig { enabled, clients, connect_ports, users: low.users })
 }
 
 fn front(low: LowFront) -> Result<FrontConfig, ConfigError> {
@@ -281,12 +295,15 @@ fn origins(low: Vec<LowOrigin>) -> Result<Vec<LowOrigin>, ConfigError> {
         }
         let origin = LowOrigin { host, url: origin.url.trim_end_matches('/').to_owned(), ..origin };
         // They share connections.
-        let trust = |origin: &LowOrigin| (origin.ca.clone(), origin.name.clone(), origin.verify, origin.http2);
+        let trust = |origin: &LowOrigin| {
+            let LowOrigin { ca, name, verify, certificate, key, http2, .. } = origin.clone();
+            (ca, name, verify, certificate, key, http2)
+        };
         if origins
             .iter()
             .any(|other: &LowOrigin| other.url.eq_ignore_ascii_case(&origin.url) && trust(other) != trust(&origin))
         {
-            let why = format!("two for {}, with different ca, name or verify, or http2", origin.url);
+            let why = format!("two for {}, with different ca, name or verify, certificate, key or http2", origin.url);
             return Err(ConfigError::value("origin", why));
         }
         origins.push(origin);

@@ -28,6 +28,13 @@ pub struct LowOrigin {
     /// `false` has it asked with the host of its URL in `Host`, not with the client's, as public servers want it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forward_host: Option<bool>,
+    /// PEM: the certificate that is shown to an `https` origin that asks for one, then those between it and its
+    /// authority; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<PathBuf>,
+    /// PEM: its key; absent: in the same file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
     /// `true` offers HTTP/2 to an `https` origin (ALPN).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http2: Option<bool>,
@@ -101,6 +108,9 @@ pub struct LowRule {
     /// Pages are put together of the fragments that they name (ESI).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub esi: Option<bool>,
+    /// Protocols other than HTTP that a client and an origin may switch to; absent: `websocket`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<Vec<String>>,
 }
 
 /// `[[tls.certificate]]`: a chain and its key. For which names it is stands in it.

@@ -6,12 +6,15 @@
 //!   rule has said it, of text.
 //! * The length and the validators of the template are not those of the page, which has none: it changes with each
 //!   fragment. So nothing confirms it, and there are no ranges of it.
+//! * Nor is the lifetime: a page is as old as its oldest fragment, and what those are is not known when the head goes
+//!   out. So clients ask for it each time, unless the template has a lifetime for us alone ([`lifetime`]).
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, response::Parts};
 
 use crate::{
+    clock::date,
     replace::{OF_BODY, is_coded},
-    rules::directives,
+    rules::directives::{self, CDN_CACHE_CONTROL, ResponseDirectives},
 };
 
 static CAPABILITY: HeaderName = HeaderName::from_static("surrogate-capability");
@@ -22,8 +25,14 @@ pub(crate) fn announce(headers: &mut HeaderMap) {
     headers.insert(&CAPABILITY, HeaderValue::from_static("picaflor=\"ESI/1.0\""));
 }
 
-/// Takes from a response what is meant for us; whether it is a page.
-pub(crate) fn take(parts: &mut Parts) -> bool {
+/// Takes out what a client says that is no front of ours: what an origin answers to it would be for it alone.
+pub(crate) fn forget(headers: &mut HeaderMap) {
+    headers.remove(&CAPABILITY);
+}
+
+/// Takes from a response what is meant for us; whether it is a page, which is made `now`. In front of an origin
+/// (`for_origin`) some of it is in `CDN-Cache-Control`.
+pub(crate) fn take(parts: &mut Parts, for_origin: bool, now: u64) -> bool {
     let said = controls(&parts.headers);
     parts.headers.remove(&CONTROL);
     let whole = parts.status == StatusCode::OK && is_plain(&parts.headers);
@@ -32,10 +41,31 @@ pub(crate) fn take(parts: &mut Parts) -> bool {
         for name in OF_BODY {
             parts.headers.remove(name);
         }
-        parts.headers.remove(header::ETAG);
-        parts.headers.remove(header::LAST_MODIFIED);
+        for name in [header::ETAG, header::LAST_MODIFIED, header::AGE] {
+            parts.headers.remove(name);
+        }
+        parts.headers.insert(header::DATE, date(now));
+        lifetime(&mut parts.headers, for_origin);
     }
     is_page
+}
+
+/// How long clients may keep a page. A template that has `CDN-Cache-Control` for us says in `Cache-Control` what is for
+/// them, of all of the page. Any other lifetime is the template's, and of it only what forbids is left.
+fn lifetime(headers: &mut HeaderMap, for_origin: bool) {
+    let said = ResponseDirectives::parse(headers, for_origin);
+    headers.remove(&CDN_CACHE_CONTROL);
+    if said.targeted && (headers.contains_key(header::CACHE_CONTROL) || headers.contains_key(header::EXPIRES)) {
+        return;
+    }
+    headers.remove(header::EXPIRES);
+    headers.remove(header::PRAGMA);
+    let left = match said {
+        ResponseDirectives { no_store: true, .. } => "no-store",
+        ResponseDirectives { private: true, .. } => "private, no-cache",
+        _ => "no-cache",
+    };
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(left));
 }
 
 /// Whether a body can be put into another one as it is.
@@ -89,7 +119,7 @@ mod tests {
                 response = response.header(*name, *value);
             }
             let mut parts = response.body(()).unwrap().into_parts().0;
-            assert_eq!(take(&mut parts), is_page, "{fields:?}");
+            assert_eq!(take(&mut parts, true, 0), is_page, "{fields:?}");
             assert!(!parts.headers.contains_key(&CONTROL));
             for name in ["etag", "content-length"] {
                 assert_eq!(parts.headers.contains_key(name), !is_page, "{fields:?}");
@@ -97,6 +127,6 @@ mod tests {
         }
         let mut missing = Response::builder().status(404).header("surrogate-control", own);
         missing = missing.header("content-type", "text/html");
-        assert!(!take(&mut missing.body(()).unwrap().into_parts().0));
+        assert!(!take(&mut missing.body(()).unwrap().into_parts().0, true, 0));
     }
 }

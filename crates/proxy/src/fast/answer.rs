@@ -139,6 +139,7 @@ impl FastIo {
         let kind = fields.find(|field| field.name == b"content-type");
         self.worker.log(&Line {
             client: self.conn.client,
+            user: "",
             began: unix_millis(),
             took: 0,
             method: if plain.head_only { "HEAD" } else { "GET" },

@@ -78,6 +78,7 @@ impl FastIo {
         let target = words.next().unwrap_or("-");
         self.worker.log(&Line {
             client: self.conn.client,
+            user: "",
             began: unix_millis(),
             took: 0,
             method,

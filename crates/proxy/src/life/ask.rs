@@ -9,6 +9,7 @@ use crate::{
     clock::{date, unix_millis},
     config::ClientDirectives,
     conn::Conn,
+    esi::page,
     front,
     head::Head,
     keep::Hints,
@@ -50,6 +51,9 @@ impl Ask {
         let takes_trailers = origin::takes_trailers(&headers);
         origin::strip_hop_by_hop(&mut headers);
         headers.remove(header::EXPECT);
+        if !conn.is_front {
+            page::forget(&mut headers);
+        }
         target.action.on_request(&mut headers);
         if target.side.is_for_origin() {
             let scheme = if target.side == Side::Encrypted { "https" } else { "http" };

@@ -13,7 +13,7 @@ use crate::{
     reason::{Denied, NoAnswer, Outcome},
     respond::{Answer, denied, failed},
     target::{self, Trust},
-    tunnel::Tunnel,
+    tunnel::{Server, Tunnel},
 };
 
 /// Answers a CONNECT.
@@ -29,6 +29,10 @@ pub(super) async fn connect(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Req
     if !conn.may_forward {
         return refuse(Denied::ForwardClient);
     }
+    let user = match worker.proxy.accounts.of(request.headers()).await {
+        Ok(user) => user,
+        Err(why) => return refuse(why),
+    };
     let (host, port) = match target::tunnel(request.uri()) {
         Ok(found) => found,
         Err(why) => return refuse(why),
@@ -43,12 +47,13 @@ pub(super) async fn connect(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Req
         Err(e) => {
             let why = NoAnswer::from(&e);
             worker.counters.no_answer(why);
-            return failed(why);
+            return Answer { user, ..failed(why) };
         }
     };
     let mut parts = Response::new(()).into_parts().0;
     parts.status = StatusCode::OK;
     let mut answer = Answer::new(parts, Kind::Empty, Outcome::Tunnel);
-    answer.tunnel = Some(Tunnel::new(request, server));
+    answer.user = user;
+    answer.tunnel = Some(Tunnel::new(hyper::upgrade::on(request), Server::Connected(server)));
     answer
 }

@@ -74,7 +74,7 @@ pub(super) fn serve(mut ask: Ask, why: Option<Bypass>, client: Arc<Client>, dept
         validate::remove_conditions(&mut ask.headers);
         let again = ask.clone();
         let mut answer = ask.without_body(why).await;
-        if !page::take(&mut answer.parts) {
+        if !page::take(&mut answer.parts, again.target.side.is_for_origin(), unix_millis()) {
             unchanged(&mut answer, &conditions, unix_millis());
             return answer;
         }

@@ -155,7 +155,16 @@ impl Ask {
 
     /// The origin's response, passed on.
     pub(crate) fn passed(&self, response: Response<Arriving>, fwd: &str, detail: &'static str) -> Answer {
-        let (mut parts, body) = response.into_parts();
+        let (parts, body) = response.into_parts();
+        let mut answer = self.head_of(parts, fwd, detail);
+        if self.method != Method::HEAD {
+            answer.kind = Kind::Origin(Box::new(Passed::new(body, &self.worker.proxy.config.limits)));
+        }
+        answer
+    }
+
+    /// Its head.
+    pub(super) fn head_of(&self, mut parts: http::response::Parts, fwd: &str, detail: &'static str) -> Answer {
         let trailer = parts.headers.get(header::TRAILER).cloned();
         self.clean(&mut parts);
         // hyper passes on the trailers that are named here, behind chunks and to who asked for them.
@@ -168,12 +177,7 @@ impl Ask {
             status.push_str(detail);
         }
         parts.headers.append(&CACHE_STATUS, validate::text(status));
-        let kind = if self.method == Method::HEAD {
-            Kind::Empty
-        } else {
-            Kind::Origin(Box::new(Passed::new(body, &self.worker.proxy.config.limits)))
-        };
-        Answer::new(parts, kind, Outcome::Bypass).because(detail)
+        Answer::new(parts, Kind::Empty, Outcome::Bypass).because(detail)
     }
 
     async fn invalidate(&self, answered: &HeaderMap) {

@@ -221,8 +221,12 @@ fn an_origin_is_told_of_esi_and_what_it_says_to_surrogates_goes_no_further() {
             assert_eq!(reply.field("x-told"), "picaflor=\"ESI/1.0\"");
         }
     }
-    let other: Message = proxy.get("/others");
+    let says = ["surrogate-capability: x=\"ESI/1.0\""];
+    let other: Message = proxy.get_with("/others", &says);
     assert_eq!((other.text().as_str(), other.field("x-told")), (page, ""), "no rule is for it");
+    let behind = Proxy::before(&origin.url(), &format!("{RULE}[front]\ntrusted = [\"127.0.0.1/32\"]\n"));
+    assert_eq!(behind.get_with("/others", &says).field("x-told"), "x=\"ESI/1.0\"", "a front is believed");
+    assert_eq!(behind.get_with("/pages/says", &says).field("x-told"), "picaflor=\"ESI/1.0\"");
 }
 
 #[test]
@@ -243,4 +247,41 @@ fn a_large_fragment_goes_through_as_it_comes_and_a_client_that_leaves_ends_it() 
     drop(stream);
     eventually("nothing of it is open", || proxy.stats()["proxy"]["connections"]["open"].as_u64() <= Some(1));
     assert_eq!(proxy.get("/pages/large").body.len(), large.len() + 2);
+}
+
+#[test]
+fn clients_keep_a_page_no_longer_than_its_author_says_of_all_of_it() {
+    let (page, expires) = ("[<esi:include src='/part'/>]", "expires: Fri, 01 Jan 2100 00:00:00 GMT\nage: 7");
+    let origin = Origin::start(move |request, stream| {
+        let (fields, body) = match request.path() {
+            "/part" => ("cache-control: no-store", "part"),
+            "/pages/lives" | "/own" => ("cache-control: public, max-age=600", page),
+            "/pages/expires" => (expires, page),
+            "/pages/private" => ("cache-control: private, max-age=600", page),
+            "/pages/no-store" => ("cache-control: max-age=600, no-store", page),
+            "/pages/both" => ("cache-control: max-age=9\ncdn-cache-control: max-age=600\nage: 5", page),
+            "/pages/ours" => ("cdn-cache-control: max-age=600", page),
+            _ => ("cache-control: max-age=9\ncdn-cache-control: max-age=?", page),
+        };
+        ok(stream, &format!("content-type: text/html\ndate: Thu, 01 Jan 2026 00:00:00 GMT\n{fields}"), body.as_bytes())
+    });
+    let proxy = Proxy::before(&origin.url(), RULE);
+    for (name, said) in [
+        ("lives", "no-cache"),
+        ("expires", "no-cache"),
+        ("private", "private, no-cache"),
+        ("no-store", "no-store"),
+        ("both", "max-age=9"),
+        ("ours", "no-cache"),
+        ("bad", "no-cache"),
+    ] {
+        for _ in 0..2 {
+            let reply = proxy.get(&format!("/pages/{name}"));
+            assert_eq!((reply.text().as_str(), reply.field("cache-control")), ("[part]", said), "{name}");
+            let gone = ["expires", "age", "cdn-cache-control"].map(|name| reply.field(name));
+            assert_eq!(gone, [""; 3], "{name}: of the template");
+            assert!(!reply.field("date").contains("Jan 2026"), "{name}: the page is made now");
+        }
+    }
+    assert_eq!(proxy.get("/own").field("cache-control"), "public, max-age=600", "no rule is for it");
 }

@@ -28,3 +28,5 @@ mod slices;
 mod sweep;
 mod tls;
 mod trust;
+mod upgrade;
+mod users;

@@ -140,6 +140,7 @@ fn an_origin_that_says_nothing_in_the_handshake_is_one_that_cannot_be_connected_
 fn what_cannot_be_trusted_is_refused_at_the_start() {
     let ca = Ca::new();
     let file = ca.file();
+    let [one, other] = [0, 1].map(|_| ca.issue(&["picaflor.example"]));
     let refused = |text: &str| {
         let mut low = Low::parse("p.toml", text).unwrap();
         low.store.path = Some(ca.folder.path().join("store"));
@@ -150,7 +151,12 @@ fn what_cannot_be_trusted_is_refused_at_the_start() {
         ("http://a", &*format!("ca = {file:?}\n"), "origin.ca: `http://a` is not https://"),
         ("http://a", "verify = false\n", "origin.verify: `http://a` is not https://"),
         ("http://a", "http2 = true\n", "origin.http2: `http://a` is not https://"),
+        ("http://a", "certificate = \"/no/such\"\n", "origin.certificate: `http://a` is not https://"),
         ("https://a", "ca = \"/no/such\"\n", "origin.ca: /no/such: "),
+        ("https://a", "certificate = \"/no/such\"\n", "origin.certificate: /no/such: "),
+        ("https://a", &format!("key = {file:?}\n"), "origin.key: no certificate is given for it"),
+        ("https://a", &format!("certificate = {:?}\nkey = {:?}\n", one.file, other.key), "origin.key: "),
+        ("https://a", &format!("certificate = {:?}\n", one.file), "origin.key: "),
         ("https://a", &format!("verify = false\nca = {file:?}\n"), "origin.verify: false, and a ca is given"),
         ("https://a", "verify = false\nname = \"a b\"\n", "origin.name: `a b` is no name"),
     ] {
@@ -171,4 +177,81 @@ fn a_private_authority_does_not_make_forward_clients_trusted() {
     let reply = proxy.client().send("GET", &format!("https://{}/g", nginx.address), &[], b"");
     assert_eq!(reply.cache(), "picaflor; detail=scheme", "it goes through CONNECT");
     assert_eq!(proxy.client().send("GET", &format!("{}/", origin.url()), &[], b"").text(), "near");
+}
+
+/// Wants a certificate of `ours`; each connection is for one request.
+fn asking(issued: &Issued, ours: &Ca) -> Nginx {
+    let nginx = Nginx::start_by(
+        "reuseport ssl",
+        &format!(
+            "ssl_certificate {}; ssl_certificate_key {}; ssl_client_certificate {}; ssl_verify_client on;
+             keepalive_timeout 0; location / {{ add_header X-Serial $ssl_client_serial; }}",
+            issued.file.display(),
+            issued.key.display(),
+            ours.file().display()
+        ),
+    );
+    nginx.file("g", b"short");
+    nginx
+}
+
+#[test]
+fn an_origin_that_asks_for_a_certificate_is_shown_ours_and_a_new_one_after_a_reload() {
+    let (ca, ours) = (Ca::new(), Ca::new());
+    let nginx = asking(&ca.issue(&["127.0.0.1"]), &ours);
+    let shown = ours.folder.path().join("shown");
+    let (file, key) = (shown.with_extension("pem"), shown.with_extension("key"));
+    let show = |issued: &Issued| {
+        std::fs::copy(&issued.file, &file).unwrap();
+        std::fs::copy(&issued.key, &key).unwrap();
+    };
+    let serial =
+        |number: u64| ours.issue_with(&["picaflor.example"], |params| params.serial_number = Some(number.into()));
+    show(&serial(0x11));
+    let config = trusting(&ca.file(), &format!("certificate = {file:?}\nkey = {key:?}\n"));
+    let proxy = proxy(&nginx, &config);
+    let asked = |n: u8| {
+        let reply = proxy.get(&format!("/g?{n}"));
+        (reply.status(), reply.field("x-serial").to_owned())
+    };
+    assert_eq!(asked(1), (200, "11".into()));
+    show(&serial(0x22));
+    assert_eq!(asked(2), (200, "11".into()), "until it is read");
+    assert_eq!(proxy.admin("POST", "/reload").status(), 200);
+    assert_eq!(asked(3), (200, "22".into()));
+    std::fs::copy(&serial(0x33).key, &key).unwrap();
+    let reply = proxy.admin("POST", "/reload");
+    let named = format!("origin.key: {}: not the key of the certificate", key.display());
+    assert!(reply.status() == 409 && reply.text().contains(&named), "{}", reply.text());
+    assert_eq!(asked(4), (200, "22".into()), "what was shown is");
+    let both = serial(0x44);
+    std::fs::write(&file, [std::fs::read(&both.file).unwrap(), std::fs::read(&both.key).unwrap()].concat()).unwrap();
+    let in_one_file = self::proxy(&nginx, &trusting(&ca.file(), &format!("certificate = {file:?}\n")));
+    assert_eq!(in_one_file.get("/g").field("x-serial"), "44");
+    let none = self::proxy(&nginx, &trusting(&ca.file(), ""));
+    let reply = none.get("/g");
+    assert!(reply.status() == 400 && reply.text().contains("No required SSL certificate"), "{}", reply.text());
+    let other = ca.issue(&["picaflor.example"]);
+    let more = format!("certificate = {:?}\nkey = {:?}\n", other.file, other.key);
+    assert_eq!(self::proxy(&nginx, &trusting(&ca.file(), &more)).get("/g").status(), 400, "of another authority");
+}
+
+#[test]
+fn an_origin_that_ends_the_connection_for_want_of_a_certificate_has_a_reason_of_its_own() {
+    let (ca, ours) = (Ca::new(), Ca::new());
+    let behind = Origin::constant("cache-control: max-age=60", "behind");
+    let origin = Proxy::start(&format!(
+        "[tls]\nlisten = [\"127.0.0.1:0\"]\nclient_ca = {:?}\n{}[[origin]]\nurl = \"{}\"\n",
+        ours.file(),
+        ca.issue(&["127.0.0.1"]).table(),
+        behind.url()
+    ));
+    let url = format!("https://{}", origin.by_tls.unwrap());
+    let proxy = |more: &str| Proxy::start(&format!("[[origin]]\nurl = \"{url}\"\n{}", trusting(&ca.file(), more)));
+    let without = proxy("");
+    // One that ends it before all was sent may be heard as `closed`.
+    eventually("it says so", || refused(&without, "/g") == (502, "picaflor; detail=tls-refused".into()));
+    let shown = ours.issue(&["picaflor.example"]);
+    let with = proxy(&format!("certificate = {:?}\nkey = {:?}\n", shown.file, shown.key));
+    assert_eq!(with.get("/g").text(), "behind");
 }

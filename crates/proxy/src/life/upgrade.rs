@@ -1,0 +1,82 @@
+//! Requests that want another protocol of an origin of ours, WebSocket mostly: what the origin answers with 101 becomes
+//! a tunnel, anything else is an answer like others, which is not stored.
+//!
+//! Only GET of HTTP/1.1 without a body: a body would have to be sent to its end first, so what has one is passed on
+//! without `Upgrade` (RFC 9110 7.8). What a client sends ahead of the answer stays here until the origin has switched;
+//! if it does not, the connection ends with its answer, so that nothing of that is ever taken for a request.
+
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use hyper::{body::Incoming, upgrade::OnUpgrade};
+
+use super::ask::Ask;
+use crate::{
+    origin::{self, Arriving},
+    payload::Payload,
+    reason::{Bypass, Outcome},
+    respond::{Answer, failed},
+    target::Target,
+    tunnel::{Server, Tunnel},
+    upgrade,
+};
+
+/// What a client wants to switch to, and may.
+pub(super) struct Wanted {
+    protocols: HeaderValue,
+    client: OnUpgrade,
+}
+
+impl Wanted {
+    /// What `request` wants; `None` if it is a request like others.
+    pub(super) fn of(request: &mut Request<Incoming>, target: &Target) -> Option<Self> {
+        let can_be = request.method() == Method::GET
+            && request.version() == Version::HTTP_11
+            && http_body::Body::is_end_stream(request.body())
+            && target.side.is_for_origin();
+        let protocols = upgrade::wanted(request.headers(), target.action.upgrade.as_deref()).filter(|_| can_be)?;
+        Some(Self { protocols, client: hyper::upgrade::on(request) })
+    }
+}
+
+impl Ask {
+    /// The origin's answer; `None` if it does not switch, and what it answers is not to be passed on as it is.
+    pub(super) async fn upgrade(&self, wanted: Wanted) -> Option<Answer> {
+        let mut headers = self.outgoing();
+        for name in [header::TE, header::CONTENT_LENGTH] {
+            headers.remove(name);
+        }
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(header::UPGRADE, wanted.protocols);
+        let mut request = origin::request(&self.target.path, &self.method, headers, Payload::None);
+        origin::pass_on(&mut request, Some(&self.interim));
+        let result = self.worker.pools.send(&self.target.upstream, request).await;
+        let action = &self.target.action;
+        let answer = match result {
+            Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                self.switched(wanted.client, response)
+            }
+            Ok(_) if action.esi || action.changes_answers() => return None,
+            Ok(response) => self.passed(response, "bypass", Bypass::Upgrade.name()),
+            Err(why) => {
+                self.worker.counters.no_answer(why);
+                failed(why)
+            }
+        };
+        self.worker.counters.bypasses.one(Bypass::Upgrade);
+        Some(answer)
+    }
+
+    fn switched(&self, client: OnUpgrade, mut response: Response<Arriving>) -> Answer {
+        let server = hyper::upgrade::on(&mut response);
+        let protocol = response.headers().get(header::UPGRADE).cloned();
+        let (parts, turn) = response.into_parts();
+        let mut answer = self.head_of(parts, "bypass", Bypass::Upgrade.name());
+        let headers = &mut answer.parts.headers;
+        // It has no body (RFC 9110 8.6).
+        headers.remove(header::CONTENT_LENGTH);
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.extend(protocol.map(|protocol| (header::UPGRADE, protocol)));
+        answer.outcome = Outcome::Tunnel;
+        answer.tunnel = Some(Tunnel::new(client, Server::Switched(server, Box::new(turn))));
+        answer
+    }
+}
