@@ -1,4 +1,5 @@
-//! Frames that are read together, before the locks of their keys are taken, to tell each of many keys from others.
+//! The beginnings of frames, read together before the locks of their keys are taken, to tell each of many keys from
+//! others.
 //!
 //! Invariant: what was read at a grain is shown only if its cluster was not granted anew since an entry was seen to lead
 //! there: so it is what any entry leads to that leads there now.
@@ -7,15 +8,15 @@ use std::{collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
 use picaflor_common::KeyHash;
-use picaflor_format::{
-    BLOCK,
-    frame::{GRAIN, Header},
-};
+use picaflor_format::frame::{GRAIN, HEADER, Header, Kind};
 
 use super::verify::Frames;
 use crate::{index::Location, space::Passed};
 
-/// Frames of one volume.
+/// Of a frame so much is read: its header, and most keys.
+const HEAD: usize = 512;
+
+/// Beginnings of frames of one volume.
 #[derive(Default)]
 pub(crate) struct Together {
     /// By their grains: the cluster, and bytes that begin with the frame.
@@ -24,16 +25,18 @@ pub(crate) struct Together {
 }
 
 impl Together {
-    /// The intact frame at a grain.
-    pub(crate) fn frame(&self, grain: u64) -> Option<(Header, &[u8])> {
+    /// The header of the frame at a grain, if that is an object of this key, in one piece. No damage makes another key
+    /// of it, so what of the frame was not read need not be.
+    pub(crate) fn own(&self, grain: u64, key: &[u8]) -> Option<Header> {
         let (cluster, bytes) = self.read.get(&grain)?;
-        let frame = self.asked.as_ref()?.has(*cluster).then_some(bytes)?;
-        Some((Header::verify(frame).ok()?, frame))
+        let header = Header::decode(bytes).ok().filter(|header| header.kind == Kind::Whole)?;
+        let is_own = bytes.get(HEADER..header.meta_start()) == Some(key);
+        (is_own && self.asked.as_ref()?.has(*cluster)).then_some(header)
     }
 }
 
 impl Frames {
-    /// Reads what these keys' entries lead to on the device, where that is clusters.
+    /// Reads the beginnings of what these keys' entries lead to on the device, where that is clusters.
     pub(crate) fn read_together(&self, hashes: impl Iterator<Item = KeyHash>) -> Together {
         if self.catalog.places.is_some() {
             return Together::default();
@@ -51,14 +54,15 @@ impl Frames {
                 }
             }
         }
+        let unit = self.medium.device.read_unit();
         let at = |grain: u64, cluster| (grain * GRAIN as u64 - self.medium.map.cluster_start(cluster)) as usize;
         let places = wanted.iter().map(|&(grain, cluster, len)| {
-            let (at, end) = (at(grain, cluster) / BLOCK * BLOCK, at(grain, cluster) + len);
-            (cluster, at, end.next_multiple_of(BLOCK).min(self.medium.cluster_len()) - at)
+            let (at, end) = (at(grain, cluster) / unit * unit, at(grain, cluster) + len.min(HEAD));
+            (cluster, at, end.next_multiple_of(unit).min(self.medium.cluster_len()) - at)
         });
         let read = self.medium.batch(places).read().into_iter().zip(&wanted);
         let read = read.filter_map(|(bytes, &(grain, cluster, _))| {
-            Some((grain, (cluster, bytes?.into_bytes().slice(at(grain, cluster) % BLOCK..))))
+            Some((grain, (cluster, bytes?.into_bytes().slice(at(grain, cluster) % unit..))))
         });
         Together { read: read.collect(), asked: Some(asked) }
     }

@@ -130,20 +130,20 @@ impl Frames {
         // They lead nowhere, whichever key's they are; one is this key's only if no other is.
         let mut unread = Vec::new();
         while let Some(entry) = candidates.pop() {
-            let (mut manifest, mut own_header) = (None, None);
+            let known = match entry.location() {
+                Location::OnDisk { grain } if kind == Kind::Whole => together.own(grain, key),
+                _ => None,
+            };
+            let (mut manifest, mut own_header) = (None, known);
             let mut leads_nowhere = false;
-            let mut accept = |header: &Header, frame: &[u8]| {
+            let accept = |header: &Header, frame: &[u8]| {
                 let is_own = (header.kind == Kind::Chunk) == chunk && header.key(frame) == key;
                 own_header = is_own.then_some(*header);
                 manifest = header.manifest(frame).filter(|_| is_own);
                 is_own
             };
-            let known = match entry.location() {
-                Location::OnDisk { grain } => together.frame(grain),
-                Location::Buffered { .. } => None,
-            };
             let seen = match known {
-                Some((header, frame)) => Ok(Some(accept(&header, frame))),
+                Some(_) => Ok(Some(true)),
                 None => self.look_at(hash.short(), entry, accept),
             };
             let is_own = match seen {

@@ -52,17 +52,16 @@ pub(super) fn read_superblock(
         }
     }
     // One of the two is enough, whatever became of the other.
-    match newest {
-        Some(found) if found.capacity > device.capacity() => Err(damaged(
+    let version = if let Corrupt::Version(found) = why { Some(found) } else { None };
+    match (newest, version) {
+        (Some(found), _) if found.capacity > device.capacity() => Err(damaged(
             format!("it was made with {} bytes and now has {}", found.capacity, device.capacity()),
             "restore the file's length, or remove it to start empty",
         )),
-        Some(found) => Ok(Some((found, intact == 2))),
-        None if unread.is_some() => Err(unread.unwrap_or(Error::Closed)),
-        None if let Corrupt::Version(found) = why => {
-            Err(Error::Version { place: place.into(), found, supported: picaflor_format::VERSION })
-        }
-        None if blank => {
+        (Some(found), _) => Ok(Some((found, intact == 2))),
+        (None, _) if unread.is_some() => Err(unread.unwrap_or(Error::Closed)),
+        (None, Some(found)) => Err(Error::Version { place: place.into(), found, supported: picaflor_format::VERSION }),
+        (None, None) if blank => {
             // No place is so small that this is more than all of it.
             let mut beginning = AlignedBuf::zeroed(BEGINNING.len as usize);
             read_twice(device, 0, &mut beginning)
@@ -77,7 +76,7 @@ pub(super) fn read_superblock(
                 Ok(None)
             }
         }
-        None => Err(damaged(
+        (None, None) => Err(damaged(
             format!("no superblock could be read ({why}), and it is not blank"),
             "it may hold something else: choose another place, or clear its first 256 KiB to start empty",
         )),
