@@ -11,6 +11,7 @@ mod files;
 mod grouped;
 mod lazy;
 mod limits;
+mod long_files;
 mod made;
 mod many;
 mod pages;
