@@ -10,15 +10,15 @@ use picaflor_format::superblock::Superblock;
 pub(crate) const SUPERBLOCKS: [&str; 2] = ["store-a", "store-b"];
 /// Says that the last run closed the store.
 pub const CLEAN: &str = "clean";
-/// In a folder of long objects: the store that they are of.
+/// In a folder of long objects: the store, and which volume of it, that they are of.
 const OWNER: &str = "store";
 /// Files of a store that has no objects yet.
 pub(super) const EMPTY: [&str; 4] = [SUPERBLOCKS[0], SUPERBLOCKS[1], CLEAN, OWNER];
 
 /// What a folder for long objects says of itself.
 pub(super) struct Marked {
-    /// The store that it is of.
-    pub(super) store: Option<u128>,
+    /// The store, and the number of the volume, that it is of.
+    pub(super) owner: Option<(u128, u32)>,
     /// Other files in it.
     pub(super) files: u64,
 }
@@ -34,18 +34,22 @@ pub(super) fn marked(folder: &dyn Folder) -> io::Result<Marked> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         read => read?,
     };
-    Ok(Marked { store: owner.try_into().ok().map(u128::from_le_bytes), files })
+    let owner = match owner.split_first_chunk() {
+        Some((store, volume)) => volume.try_into().ok().map(|v| (u128::from_le_bytes(*store), u32::from_le_bytes(v))),
+        None => None,
+    };
+    Ok(Marked { owner, files })
 }
 
 /// Says whose long objects it holds, durably; before the device says that it has such a folder.
 ///
 /// # Errors
 /// Those of the folder.
-pub(super) fn mark(folder: &dyn Folder, store: u128) -> io::Result<()> {
-    if marked(folder)?.store == Some(store) {
+pub(super) fn mark(folder: &dyn Folder, (store, volume): (u128, u32)) -> io::Result<()> {
+    if marked(folder)?.owner == Some((store, volume)) {
         return Ok(());
     }
-    folder.write(OWNER, &store.to_le_bytes())?;
+    folder.write(OWNER, &[&store.to_le_bytes()[..], &volume.to_le_bytes()].concat())?;
     folder.sync()
 }
 

@@ -98,8 +98,9 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     options.spread = identity.spread;
     check_memory(&options)?;
     if !options.read_only {
-        let mark = |folder: &Arc<dyn Folder>| folder::mark(&**folder, identity.store);
-        let marked = found.iter().filter_map(|found| found.long_files.as_ref()).try_for_each(mark);
+        let mut folders = (0..).zip(&found).filter_map(|(volume, found)| Some((volume, found.long_files.as_ref()?)));
+        let mark = |(volume, folder): (u32, &Arc<dyn Folder>)| folder::mark(&**folder, (identity.store, volume));
+        let marked = folders.try_for_each(mark);
         marked.map_err(|error| Error::io("writing whose files these are", error))?;
     }
     let hasher = Hasher::new(identity.seed);
@@ -281,10 +282,10 @@ fn check_long_files(found: &Found) -> Result<()> {
     let Some(folder) = &found.long_files else { return Ok(()) };
     let of = || format!("{}, for the long objects of {place}", folder.backend());
     let marked = folder::marked(&**folder).map_err(|error| Error::io(format!("reading {}", of()), error))?;
-    match found.superblock.map(|block| block.store) {
+    match found.superblock.map(|block| (block.store, block.volume.0)) {
         // Before the first commit a crash may leave the name of the opening before.
-        Some(store) if marked.store != Some(store) && !is_never_committed(found)? => {
-            wrong(format!("{} holds no files of this store: give the folder that it was made with", of()))
+        Some(owner) if marked.owner != Some(owner) && !is_never_committed(found)? => {
+            wrong(format!("{} holds no files of this place: give the folder that it was made with", of()))
         }
         None if marked.files > 0 => wrong(format!("{} holds files already: choose an empty folder", of())),
         _ => Ok(()),

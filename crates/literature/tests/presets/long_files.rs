@@ -95,7 +95,7 @@ fn long_objects_are_files_whatever_becomes_of_them() {
 fn files_and_slots_share_the_capacity() {
     let at = tempfile::tempdir().unwrap();
     let at = at.path();
-    let store = Store::open(options(at).memory(16 * MIB)).unwrap();
+    let store = Store::open(options(at).memory(16 * MIB).durability(Durability::default())).unwrap();
     let room = store.stats().volumes[0].room_bytes;
     let mut put = 0;
     let why = loop {
@@ -159,14 +159,27 @@ fn the_folder_is_that_of_the_store_and_buddys_alone() {
     }
     let without = |options: Options| options.with(|options| options.long_files.clear());
     refused(without(options(&here)), "give that folder");
-    refused(without(options(&here)).long_files_in(there.join("files")), "holds no files of this store");
-    refused(without(options(&here)).long_files_in(at.path().join("new")), "holds no files of this store");
+    refused(without(options(&here)).long_files_in(there.join("files")), "holds no files of this place");
+    refused(without(options(&here)).long_files_in(at.path().join("new")), "holds no files of this place");
     refused(options(&here).long_files_in(there.join("files")), "2 folders for 1 places");
     let empty = at.path().join("empty");
     std::fs::create_dir(&empty).unwrap();
     refused(without(options(&empty)).long_files_in(there.join("files")), "choose an empty folder");
     let device: Arc<dyn Device> = memory(MIB, 512);
     refused(without(options(&empty)).long_files_in(device), "need a folder");
+    // Of two places each has its own.
+    let two = |names: [&str; 2]| {
+        let options = without(options(&at.path().join("two-a"))).place(at.path().join("two-b"));
+        names.iter().fold(options, |options, name| options.long_files_in(at.path().join(name))).capacity(32 * MIB)
+    };
+    std::fs::create_dir(at.path().join("two-a")).unwrap();
+    let store = Store::open(two(["files-a", "files-b"])).unwrap();
+    (0..20).for_each(|i| store.put(&key(i), &body(i, LONG)).unwrap());
+    store.close().unwrap();
+    refused(two(["files-b", "files-a"]), "holds no files of this place");
+    let store = Store::open(two(["files-a", "files-b"])).unwrap();
+    assert!((0..20).all(|i| read(&store, &key(i)).unwrap() == body(i, LONG)));
+    store.close().unwrap();
     // All in slots, for good.
     Store::open(without(options(&empty))).unwrap().close().unwrap();
     refused(options(&empty), "give none");
