@@ -63,6 +63,8 @@ pub struct Superblock {
     pub layout: Layout,
     /// Blocks of the longest object that shares an area, in the layouts that have areas; 0 is 256.
     pub threshold: u32,
+    /// Longer ones are files of a folder beside the device.
+    pub long_files: bool,
     /// Number of the preset that it was opened with last, from 1 on; 0 does not say.
     pub preset: u32,
     /// Uses of clusters of which crashes may have taken the note, until the scrubber has gone over everything since.
@@ -177,6 +179,8 @@ impl Superblock {
 }
 
 const ABSENT: u32 = u32::MAX;
+/// Of the threshold: longer objects are files. Builds that do not know it take it for a threshold beyond the largest.
+const LONG_FILES: u32 = 1 << 31;
 
 fn put_ref(out: &mut [u8], at: usize, value: Option<CheckpointRef>) {
     let value = value.unwrap_or(CheckpointRef { directory: ABSENT, seq: 0, journal_start: 0 });
@@ -218,7 +222,8 @@ impl Superblock {
         put(out, 132, (self.spread as u32).to_le_bytes());
         put(out, 136, self.lost.to_le_bytes());
         put(out, 144, self.durable.to_le_bytes());
-        put(out, 152, self.threshold.to_le_bytes());
+        let long_files = if self.long_files { LONG_FILES } else { 0 };
+        put(out, 152, (self.threshold | long_files).to_le_bytes());
         put(out, 156, self.preset.to_le_bytes());
         put(out, 160, self.sealed_below.to_le_bytes());
         self.doubt.put(out, 168);
@@ -252,7 +257,8 @@ impl Superblock {
             durable: u64_at(bytes, 144),
             layout: Layout::from_u32(u32_at(bytes, 128))?,
             spread: Spread::from_u32(u32_at(bytes, 132))?,
-            threshold: u32_at(bytes, 152),
+            threshold: u32_at(bytes, 152) & !LONG_FILES,
+            long_files: u32_at(bytes, 152) & LONG_FILES != 0,
             preset: u32_at(bytes, 156),
             sealed_below: u64_at(bytes, 160),
             doubt: Doubt::at(bytes, 168)?,

@@ -63,6 +63,7 @@ fn superblock_of_three() -> Superblock {
         preset: 0,
         layout: superblock::Layout::Ring,
         threshold: 0,
+        long_files: false,
     }
 }
 
@@ -241,6 +242,7 @@ fn superblock_in_place() {
         running: false,
         layout: superblock::Layout::NextFit,
         threshold: 0,
+        long_files: false,
         preset: 0,
     };
     check_superblock("superblock-in-place", block);

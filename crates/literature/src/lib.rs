@@ -79,7 +79,7 @@ pub const ROWS: &[Preset] = &[
     Preset { name: "multiple-dirs", layout: places::FILES_OF_SERVERS, ..SIMPLE },
     BUDDY,
     // §3.4 has the choice between a checkpoint every few minutes and a scan.
-    Preset { name: "buddy-scan", persistence: Persistence::Scan, ..BUDDY },
+    Preset { name: "buddy-scan", layout: places::SLOTS_SCANNED, persistence: Persistence::Scan, ..BUDDY },
     STREAM,
     STREAM_PACK,
     LAZY_READS,

@@ -130,7 +130,7 @@ impl Run<'_> {
         let Some((key, body)) = chosen else { return Ok(()) };
         let bit = 1 << self.whim_dice.below(8);
         let at = self.whim_dice.below(TELLING as u64);
-        for medium in &self.media {
+        for medium in &self.media[..self.plan.volumes] {
             for place in places_of(medium, &body[..TELLING]) {
                 trouble::flip(medium, place + at, bit);
             }

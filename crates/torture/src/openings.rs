@@ -32,7 +32,11 @@ impl Run<'_> {
             true => Place::Folder(Arc::new(LogFolder::new(Arc::clone(plug)))),
             false => Place::Device(Elevator::of_preset(self.whims.preset).before(Arc::clone(plug) as _)),
         };
-        options.places = self.plugs.iter().map(place).collect();
+        let (of_store, for_files) = self.plugs.split_at(plan.volumes);
+        options.places = of_store.iter().map(place).collect();
+        let folder = |plug: &Arc<Plug>| Place::Folder(Arc::new(LogFolder::new(Arc::clone(plug))));
+        options.long_files = for_files.iter().map(folder).collect();
+        options.threshold = plan.long_files_above.unwrap_or(options.threshold);
         options.capacity = self.whims.capacity;
         options.memory = self.whims.memory;
         options.mode = plan.mode;

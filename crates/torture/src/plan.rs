@@ -36,6 +36,12 @@ pub enum Trouble {
 /// Rows whose objects are entries of hash tables on disk.
 const TABLES: [&str; 4] = ["pmflf-ts", "pmflf-pl", "pmflf-pfl", "oba"];
 
+/// The row whose long objects may be files beside its device.
+const LONG_FILES: &str = "buddy";
+
+/// Bytes of a device for files: they are a log that only grows.
+const FOR_FILES: u64 = 4 << 30;
+
 /// The row whose slots say by themselves whose they are.
 const SCANNED: &str = "buddy-scan";
 
@@ -94,6 +100,8 @@ pub struct Plan {
     pub in_flight: bool,
     /// Whether what the audit says is judged.
     pub audited: bool,
+    /// Slots of the longest object that is not a file beside the devices, if long ones are.
+    pub long_files_above: Option<u32>,
     /// Whether the opening that follows a crash is closed at once, before anything was asked for or scrubbed.
     pub hurried: bool,
 }
@@ -153,6 +161,7 @@ impl Plan {
             extended: false,
             in_flight: false,
             audited: false,
+            long_files_above: None,
             hurried: false,
         }
     }
@@ -170,7 +179,7 @@ impl Plan {
                 Durability::None => Durability::default(),
                 asked => asked,
             };
-            return Self { preset, block: 512, volumes: 1, device: 4 << 30, trouble, durability, ..self };
+            return Self { preset, block: 512, volumes: 1, device: FOR_FILES, trouble, durability, ..self };
         }
         if TABLES.contains(&preset) {
             // Whatever was asked for: no object ever leaves, and what a call returned is durable.
@@ -236,6 +245,19 @@ impl Plan {
         self.has_files() || self.preset == SCANNED
     }
 
+    /// Bytes and block size of each device: those of the store, then as many for files if there are long ones. These
+    /// crash and fail as the others do, and do not lie, for a file system on them promises nothing then.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = (u64, usize)> {
+        let of_store = std::iter::repeat_n((self.device, self.block), self.volumes);
+        let for_files = if self.long_files_above.is_some() { self.volumes } else { 0 };
+        of_store.chain(std::iter::repeat_n((FOR_FILES, 512), for_files))
+    }
+
+    /// How many of them the rules of a life are for: all fail, those of the store lie.
+    pub(crate) fn troubled(&self) -> usize {
+        if self.trouble == Trouble::Failing { self.devices().count() } else { self.volumes }
+    }
+
     /// Whether the preset keeps a file for each object.
     pub(crate) fn has_files(&self) -> bool {
         FILES.contains(&self.preset)
@@ -278,7 +300,10 @@ impl Plan {
         let hurried = matches!(self.seed % 19, 0 | 10);
         // It is pieces of large objects that an opening may be misled about.
         let longest = if hurried { self.longest.max(400 << 10) } else { self.longest };
-        let plan = Self { extended: true, audited: true, volumes, in_flight, hurried, longest, ..self };
+        let long_files_above =
+            (self.preset == LONG_FILES && self.seed % 3 == 2).then(|| 1 << (self.seed / 3 % 8) as u32);
+        let plan =
+            Self { extended: true, audited: true, volumes, in_flight, hurried, longest, long_files_above, ..self };
         Self { memory: plan.memory.max(plan.least_memory()), ..plan }
     }
 
@@ -307,7 +332,7 @@ impl Plan {
     #[must_use]
     pub fn describe(&self) -> String {
         format!(
-            "{} {:?} {:?} {:?}, {} x {} KiB of {} KiB in clusters of {} KiB, memory {} KiB, {} keys, deletes {:?}/{}{}{}",
+            "{} {:?} {:?} {:?}, {} x {} KiB of {} KiB in clusters of {} KiB, memory {} KiB, {} keys, deletes {:?}/{}{}{}{}",
             self.preset,
             self.mode,
             self.trouble,
@@ -320,6 +345,7 @@ impl Plan {
             self.keys.len(),
             self.delete_time,
             self.delete_count,
+            self.long_files_above.map_or(String::new(), |slots| format!(", files above {slots} slots")),
             if self.in_flight { ", in flight" } else { "" },
             if self.hurried { ", closed after each crash" } else { "" },
         )

@@ -167,7 +167,7 @@ impl Run<'_> {
                 self.arm(after);
             }
             if !retried {
-                trouble::rules(self.plan, &self.media, &mut self.dice);
+                trouble::rules(self.plan, &self.media[..self.plan.troubled()], &mut self.dice);
             }
             let opened = Store::open(self.options());
             let crashed = self.media.iter().any(FaultyDevice::is_crashed);
@@ -213,7 +213,7 @@ impl Run<'_> {
         self.tally.excused.note(Excuse::RefusedOpening);
         match self.plan.trouble {
             Trouble::Damage => {
-                if !trouble::heal(&self.media) {
+                if !trouble::heal(&self.media[..self.plan.volumes]) {
                     return Err(End::Refused);
                 }
                 // Refusing changes nothing, so everything must be there now. Of several volumes one may have been
@@ -274,7 +274,7 @@ impl Run<'_> {
         }
         self.groups.crash();
         if self.sabotage == Sabotage::OverrunJournal && self.fails_for_good {
-            trouble::overrun_journals(self.plan, &self.media);
+            trouble::overrun_journals(self.plan, &self.media[..self.plan.volumes]);
         }
         self.fails_for_good = false;
         self.look(Weight::Decides)
@@ -364,7 +364,7 @@ impl Run<'_> {
             self.damaged = true;
             self.doubtful |= !clean;
             self.tally.damages += 1;
-            for medium in &self.media {
+            for medium in &self.media[..self.plan.volumes] {
                 trouble::damage(medium, self.plan, &mut self.dice);
             }
             if self.whim_dice.percent(30) {
@@ -407,7 +407,7 @@ impl Run<'_> {
         if self.plan.trouble == Trouble::Lying || self.plan.trouble == Trouble::Damage || self.plan.has_files() {
             return Ok(());
         }
-        for memory in &self.memories {
+        for memory in &self.memories[..self.plan.volumes] {
             let mut rest = vec![0; (self.plan.device - self.plan.capacity) as usize];
             let read = picaflor_device::Device::read(memory, self.plan.capacity, &mut rest);
             read.map_err(|error| self.violation("a read of unused bytes", error.to_string()))?;

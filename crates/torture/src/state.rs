@@ -95,7 +95,7 @@ impl<'a> Run<'a> {
     pub(crate) fn new(plan: &'a Plan, sabotage: Sabotage) -> Self {
         let clock = Clock::virtual_at(1_700_000_000_000);
         let memories: Vec<_> =
-            (0..plan.volumes).map(|_| MemoryDevice::with_block_size(plan.device, plan.block)).collect();
+            plan.devices().map(|(bytes, block)| MemoryDevice::with_block_size(bytes, block)).collect();
         let faulty = |(at, memory): (usize, &MemoryDevice)| {
             FaultyDevice::with_clock(Arc::new(memory.clone()), plan.seed ^ (at as u64) << 40, clock.clone())
         };

@@ -161,6 +161,10 @@ pub struct Options {
     /// Blocks of 512 bytes of the longest object that shares an area with others of its length, where the preset's
     /// layout has areas (`buddy`); longer ones lie alone. Fixed when the store is made. Default 256, 128 KiB.
     pub threshold: u32,
+    /// Folders for objects longer than [`Options::threshold`], a file each, as BUDDY's paper has them: one for each of
+    /// the places, in their order. They count in the capacity as if they lay on the device. Fixed when the store is
+    /// made. Default none: such objects lie alone on the device. Only for `buddy`.
+    pub long_files: Vec<Place>,
     /// Where objects are blocks (`pmflf-ts`, `pmflf-pl`, `pmflf-pfl`, `oba`): larger free blocks are split, but for a
     /// grain, before more of the device is taken, and blocks are joined while 1.1 times what is allocated is taken.
     /// Then less of the device is in use. Default false, the paper's order: a free block that is up to 2,000 bytes
@@ -243,6 +247,7 @@ impl Options {
             read_only: false,
             file_mode: PRIVATE,
             threshold: THRESHOLD,
+            long_files: Vec::new(),
             splits_first: false,
             cluster: PICAFLOR.cluster(),
             cluster_age: ClusterAge::Unlimited,
@@ -335,6 +340,11 @@ impl Options {
         matches!(self.preset.layout, LayoutKind::Places(places) if places.in_folder)
     }
 
+    /// Whether the preset may keep long objects in files beside its device.
+    pub(crate) fn takes_long_files(&self) -> bool {
+        matches!(self.preset.layout, LayoutKind::Places(places) if places.long_files)
+    }
+
     /// Names of the presets of this crate, the default first.
     pub fn presets() -> impl Iterator<Item = &'static str> {
         preset::names()
@@ -343,6 +353,12 @@ impl Options {
     /// Adds a place: a path, or a device; a store is at one or several.
     pub fn place(mut self, place: impl Into<Place>) -> Self {
         self.places.push(place.into());
+        self
+    }
+
+    /// Adds a folder for the long objects of a place; see [`Options::long_files`].
+    pub fn long_files_in(mut self, folder: impl Into<Place>) -> Self {
+        self.long_files.push(folder.into());
         self
     }
 

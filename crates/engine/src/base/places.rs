@@ -103,9 +103,11 @@ pub trait Places: Send + Sync {
     fn is_of_place(&self, grain: u64, header: &Header) -> bool;
     /// What of this range is not on the device yet, to be laid over what is read. Asked before the device is.
     fn overlay(&self, start: u64, len: usize) -> Option<Overlay>;
-    /// Whether objects are files, which know no requests.
+    /// Whether all objects are files.
     fn are_files(&self) -> bool;
-    /// The file that this stands for, if objects are files.
+    /// Whether the object there is a file, which knows no requests.
+    fn is_file(&self, grain: u64) -> bool;
+    /// The file that this stands for, if it is one.
     fn read_file(&self, grain: u64) -> Option<io::Result<Vec<u8>>>;
 
     /// Held while an object is placed: index, log and what leaves change in one order.
@@ -116,7 +118,7 @@ pub trait Places: Send + Sync {
     /// # Errors
     /// Those of the device.
     fn begin_commit(&self, volume: &dyn VolumeEnv) -> Result<Box<dyn FnOnce() + '_>>;
-    /// Writes what is held back, when the records are taken.
+    /// Writes what is held back, when the records are taken, and makes files durable that they may tell of.
     ///
     /// # Errors
     /// Those of the device.
@@ -161,6 +163,8 @@ pub struct PlacesOpener {
     pub open: fn(PlacesGround) -> Arc<dyn Places>,
     /// Whether a store lies in a folder, not on a device.
     pub in_folder: bool,
+    /// Whether long objects may be files of a folder beside the device.
+    pub long_files: bool,
 }
 
 impl PartialEq for PlacesOpener {
@@ -185,7 +189,7 @@ pub struct PlacesGround {
     pub env: Arc<dyn Env>,
     /// The volume's log.
     pub log: Arc<dyn LogEnv>,
-    /// Where the store lies, if that is a folder.
+    /// Where the store lies, if that is a folder, or what of it is files beside its device.
     pub folder: Option<Arc<dyn Folder>>,
     /// Blocks of the longest object that shares an area, where the layout has areas.
     pub threshold: u32,

@@ -109,8 +109,10 @@ fn locate(volume: &Volume, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Opti
 fn grain(volume: &Volume, entry: IndexEntry) -> Option<u64> {
     let catalog = &volume.catalog;
     match entry.location() {
-        Location::OnDisk { .. } if catalog.places.as_ref().is_some_and(|places| places.are_files()) => None,
-        Location::OnDisk { grain } => Some(grain),
+        Location::OnDisk { grain } => {
+            let is_file = catalog.places.as_ref().is_some_and(|places| places.is_file(grain));
+            (!is_file).then_some(grain)
+        }
         Location::Buffered { slot, offset } => {
             Some(volume.medium.grain(catalog.buffers.cluster(slot)?, offset * GRAIN as u32))
         }

@@ -80,6 +80,7 @@ pub(super) fn fresh(found: &Found, shared: &Shared, identity: &Identity, number:
         layout,
         preset: shared.preset.number(),
         threshold: if matches!(layout, Layout::Slots | Layout::SlotsScanned) { shared.options.threshold } else { 0 },
+        long_files: found.long_files.is_some(),
     }
 }
 
@@ -125,7 +126,7 @@ pub(super) fn build(
             medium: Arc::clone(&medium),
             env: Arc::clone(shared) as _,
             log: Arc::clone(&log) as _,
-            folder: found.folder,
+            folder: found.folder.or(found.long_files),
             threshold,
         })),
         LayoutKind::Ring | LayoutKind::Other(_) => None,

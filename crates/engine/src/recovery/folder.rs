@@ -10,8 +10,48 @@ use picaflor_format::superblock::Superblock;
 pub(crate) const SUPERBLOCKS: [&str; 2] = ["store-a", "store-b"];
 /// Says that the last run closed the store.
 pub const CLEAN: &str = "clean";
+/// In a folder of long objects: the store, and which volume of it, that they are of.
+const OWNER: &str = "store";
 /// Files of a store that has no objects yet.
-pub(super) const EMPTY: [&str; 3] = [SUPERBLOCKS[0], SUPERBLOCKS[1], CLEAN];
+pub(super) const EMPTY: [&str; 4] = [SUPERBLOCKS[0], SUPERBLOCKS[1], CLEAN, OWNER];
+
+/// What a folder for long objects says of itself.
+pub(super) struct Marked {
+    /// The store, and the number of the volume, that it is of.
+    pub(super) owner: Option<(u128, u32)>,
+    /// Other files in it.
+    pub(super) files: u64,
+}
+
+/// Whose long objects a folder holds.
+///
+/// # Errors
+/// Those of the folder.
+pub(super) fn marked(folder: &dyn Folder) -> io::Result<Marked> {
+    let mut files = 0;
+    folder.list(&mut |path, _| files += u64::from(path != OWNER))?;
+    let owner = match folder.read(OWNER) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        read => read?,
+    };
+    let owner = match owner.split_first_chunk() {
+        Some((store, volume)) => volume.try_into().ok().map(|v| (u128::from_le_bytes(*store), u32::from_le_bytes(v))),
+        None => None,
+    };
+    Ok(Marked { owner, files })
+}
+
+/// Says whose long objects it holds, durably; before the device says that it has such a folder.
+///
+/// # Errors
+/// Those of the folder.
+pub(super) fn mark(folder: &dyn Folder, (store, volume): (u128, u32)) -> io::Result<()> {
+    if marked(folder)?.owner == Some((store, volume)) {
+        return Ok(());
+    }
+    folder.write(OWNER, &[&store.to_le_bytes()[..], &volume.to_le_bytes()].concat())?;
+    folder.sync()
+}
 
 /// Writes the superblock, durably; nothing is closed any more. Its epoch vouches for what earlier ones wrote, which
 /// a killed process may have left to the kernel alone: so that is durable first.

@@ -12,6 +12,8 @@ pub(super) struct Found {
     pub(super) place: String,
     pub(super) device: Arc<dyn Device>,
     pub(super) folder: Option<Arc<dyn Folder>>,
+    /// Where its long objects have files, beside the device.
+    pub(super) long_files: Option<Arc<dyn Folder>>,
     /// Most bytes that a store made here could have.
     pub(super) room: u64,
     pub(super) superblock: Option<Superblock>,

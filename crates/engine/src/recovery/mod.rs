@@ -80,19 +80,29 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     // Dropped last: whatever fails from here on leaves no new file behind.
     let mut created = CreatedFiles::default();
     let mut found = Vec::new();
-    for place in &options.places {
+    for (number, place) in options.places.iter().enumerate() {
         let (name, device, folder) = open_place(place, &options, &mut created)?;
         let (superblock, both) = superblock::read_superblock(&name, &*device, &options)?.unzip();
         let room = validate::room(place, device.capacity());
-        found.push(Found { place: name, device, folder, room, superblock, doubtful: both == Some(false) });
+        let long_files = options.long_files.get(number);
+        let long_files = long_files.map(|place| open_long_files(place, &options, &mut created)).transpose()?;
+        let doubtful = both == Some(false);
+        found.push(Found { place: name, device, folder, long_files, room, superblock, doubtful });
     }
     options.remember(found.iter().find_map(|found| found.superblock.as_ref()));
     check(&options)?;
+    found.iter().try_for_each(check_long_files)?;
     options.mode = options.preset.mode(options.mode);
     let identity = identity(&mut found, &options)?;
     options.cluster = identity.cluster;
     options.spread = identity.spread;
     check_memory(&options)?;
+    if !options.read_only {
+        let mut folders = (0..).zip(&found).filter_map(|(volume, found)| Some((volume, found.long_files.as_ref()?)));
+        let mark = |(volume, folder): (u32, &Arc<dyn Folder>)| folder::mark(&**folder, (identity.store, volume));
+        let marked = folders.try_for_each(mark);
+        marked.map_err(|error| Error::io("writing whose files these are", error))?;
+    }
     let hasher = Hasher::new(identity.seed);
     let shared = Arc::new(shared(options, identity.epoch));
     if let LayoutKind::Other(opener) = shared.preset.layout
@@ -237,6 +247,48 @@ fn open_place(place: &Place, options: &Options, created: &mut CreatedFiles) -> R
             created.file(&device);
             Ok((name, device, None))
         }
+    }
+}
+
+/// Opens a folder for the long objects of a place.
+fn open_long_files(place: &Place, options: &Options, created: &mut CreatedFiles) -> Result<Arc<dyn Folder>> {
+    match place {
+        Place::Folder(folder) => Ok(Arc::clone(folder)),
+        Place::Path(path) => {
+            let folder = RealFolder::open_with(path, options.file_mode);
+            let folder = folder.map_err(|error| Error::io(format!("opening {}", path.display()), error))?;
+            let folder = Arc::new(folder);
+            created.folder(&folder);
+            Ok(folder)
+        }
+        Place::Device(_) => {
+            Err(Error::Option { name: "long_files", why: "a device was given: files need a folder".into() })
+        }
+    }
+}
+
+/// Refuses a folder that is not this store's, and a store that was made the other way.
+fn check_long_files(found: &Found) -> Result<()> {
+    let place = &found.place;
+    let wrong = |why: String| Err(Error::Option { name: "long_files", why });
+    if let Some(made) = &found.superblock
+        && made.long_files != found.long_files.is_some()
+    {
+        return wrong(match made.long_files {
+            true => format!("{place} keeps its long objects as files of a folder: give that folder"),
+            false => format!("{place} was made without a folder, and its long objects lie on it: give none"),
+        });
+    }
+    let Some(folder) = &found.long_files else { return Ok(()) };
+    let of = || format!("{}, for the long objects of {place}", folder.backend());
+    let marked = folder::marked(&**folder).map_err(|error| Error::io(format!("reading {}", of()), error))?;
+    match found.superblock.map(|block| (block.store, block.volume.0)) {
+        // Before the first commit a crash may leave the name of the opening before.
+        Some(owner) if marked.owner != Some(owner) && !is_never_committed(found)? => {
+            wrong(format!("{} holds no files of this place: give the folder that it was made with", of()))
+        }
+        None if marked.files > 0 => wrong(format!("{} holds files already: choose an empty folder", of())),
+        _ => Ok(()),
     }
 }
 

@@ -232,6 +232,17 @@ pub(super) fn check(options: &Options) -> Result<()> {
     if options.threshold == 0 || options.threshold > THRESHOLD_MAX {
         return wrong("threshold", format!("{} blocks; it is from 1 to {THRESHOLD_MAX}", options.threshold));
     }
+    let (folders, places) = (options.long_files.len(), options.places.len());
+    if folders > 0 && !options.takes_long_files() {
+        let why = format!(
+            "preset {} keeps no long objects in files of their own: leave it out, or choose buddy",
+            options.preset.name
+        );
+        return wrong("long_files", why);
+    }
+    if folders > 0 && folders != places {
+        return wrong("long_files", format!("{folders} folders for {places} places: give one for each, or none"));
+    }
     if options.read_batch == 0 {
         return wrong("read_batch", "at least one read makes a batch".into());
     }

@@ -92,7 +92,7 @@ impl InPlace {
             // It was written to these slots, so they were free: of the pieces of an object that is gone no record
             // tells.
             Ok(_) => report.outdated += 1,
-            Err(Error::Damaged { .. }) if self.env.has_checkpoints() && self.files.is_none() => {
+            Err(Error::Damaged { .. }) if self.env.has_checkpoints() => {
                 self.check_torn(volume, place, seen, report);
             }
             Err(why) => report.note(&why),
@@ -101,7 +101,12 @@ impl InPlace {
 
     /// What does not verify: where its header is left, that says whether it was a piece.
     fn check_torn(&self, volume: &dyn VolumeEnv, place: Place, seen: &mut Seen, report: &mut CheckReport) {
-        let bytes = match volume.read_unverified(place.grain(), place.grains()) {
+        let read = match self.file_of(place.slot) {
+            // Of a piece that is gone, though no record says so, the file is gone too.
+            Some(files) => Ok(files.read(place.slot).unwrap_or_default().into()),
+            None => volume.read_unverified(place.grain(), place.grains()),
+        };
+        let bytes = match read {
             Ok(bytes) => bytes,
             Err(why) => return report.note(&why),
         };
@@ -133,6 +138,11 @@ impl InPlace {
     }
 
     fn object_in(&self, place: Place) -> String {
-        format!("{}: the object in slots {} to {}", self.medium.place, place.slot, place.slot + place.slots - 1)
+        match self.file_of(place.slot) {
+            Some(_) => format!("{}: the object in file {:08x}", self.medium.place, place.slot),
+            None => {
+                format!("{}: the object in slots {} to {}", self.medium.place, place.slot, place.slot + place.slots - 1)
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use picaflor::Result;
 
-use super::{place::InPlace, space::Freed};
+use super::{files::Files, place::InPlace, space::Freed};
 
 impl InPlace {
     /// A commit where objects speak for themselves, in files or in slots: what was replaced is removed once its
@@ -15,10 +15,10 @@ impl InPlace {
         self.log.take_untold();
         let ready = {
             // What is being removed unasked is removed by now, or is not begun.
-            let _removing = self.files.as_ref().map(|files| files.removing());
+            let _removing = self.all_files().map(Files::removing);
             self.extents.ready(|_| true)
         };
-        let remove = |freed: &Freed| match &self.files {
+        let remove = |freed: &Freed| match self.all_files() {
             Some(files) => files.remove(freed.slot),
             None => self.wipe(freed.slot),
         };
@@ -32,7 +32,7 @@ impl InPlace {
     }
 
     fn sync(&self) -> io::Result<()> {
-        match &self.files {
+        match self.all_files() {
             Some(files) => {
                 self.medium.count_sync();
                 files.sync()
@@ -43,7 +43,7 @@ impl InPlace {
 
     /// Where no durability is asked for, a file goes at once, as the paper's programs have it.
     pub(super) fn remove_if_careless(&self) {
-        let Some(files) = self.files.as_ref().filter(|_| self.env.is_careless()) else { return };
+        let Some(files) = self.all_files().filter(|_| self.env.is_careless()) else { return };
         let removed = {
             let _removing = files.removing();
             let ready = self.extents.ready(|_| true);
@@ -52,13 +52,28 @@ impl InPlace {
         removed.unwrap_or_else(|error| drop(self.log.fail("removing a file", error)));
     }
 
+    /// Makes long objects' files durable: of those whose records a commit has taken, before it is complete.
+    pub(super) fn sync_long_files(&self) -> Result<()> {
+        let Some(files) = self.long_files() else { return Ok(()) };
+        let synced = files.sync_written().map_err(|error| self.medium.io("making files durable", error))?;
+        if synced {
+            self.medium.count_sync();
+        }
+        Ok(())
+    }
+
     /// What may be free after the commit that is about to begin: all whose end is told by now.
     pub(super) fn ready(&self) -> Vec<Freed> {
         self.extents.ready(|hash| self.env.try_lock_key(hash).is_some())
     }
 
-    /// The commit is complete: these are free.
+    /// The commit is complete: these are free, and long objects' files are removed before others get their numbers.
     pub(super) fn settle(&self, ready: Vec<Freed>) {
+        if let Some(files) = self.long_files() {
+            let mut long = ready.iter().filter(|freed| self.file_of(freed.slot).is_some());
+            let removed = long.try_for_each(|freed| files.remove(freed.slot));
+            removed.unwrap_or_else(|error| drop(self.log.fail("removing a file", error)));
+        }
         self.extents.settle(ready);
         self.account();
     }

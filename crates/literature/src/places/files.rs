@@ -1,5 +1,7 @@
 //! A file for each object (Markatos et al. 1999, §3.4): SIMPLE, SQUID and MULTIPLE-DIRS, on any [`Folder`].
 //!
+//! BUDDY's long objects are files of the same kind beside its slots: under their numbers, which its log has.
+//!
 //! A file's name is the hash of its key and its generation, so a listing of the folder tells who is there, and which of
 //! two versions is the newer one. Beside them lie the volume's superblocks, and the word that the last run closed the
 //! store.
@@ -14,7 +16,10 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU32,
+            Ordering::{AcqRel, Relaxed, Release},
+        },
     },
 };
 
@@ -32,6 +37,8 @@ pub(crate) enum Tree {
     Rounds,
     /// That of its origin server.
     Servers,
+    /// One of 256, by the number, which is the file's name too: a log says whose it is.
+    Numbers,
 }
 
 pub(crate) struct Files {
@@ -43,6 +50,8 @@ pub(crate) struct Files {
     made: Mutex<HashSet<String>>,
     /// Counts files, for directories in turn.
     turn: AtomicU32,
+    /// Something was written since the folder was synced.
+    unsynced: AtomicBool,
     /// Held from taking what is to be removed until it is.
     removing: Mutex<()>,
 }
@@ -70,6 +79,8 @@ const NAME: usize = 48;
 
 /// Directories of SQUID's tree: 16 of 256.
 const ROUND: u32 = 16 * 256;
+/// Directories of files that are called by their numbers.
+const NUMBERED: u32 = 256;
 
 impl Files {
     pub(crate) fn new(folder: Arc<dyn Folder>, tree: Tree) -> Self {
@@ -79,6 +90,7 @@ impl Files {
             names: Mutex::default(),
             made: Mutex::default(),
             turn: AtomicU32::new(0),
+            unsynced: AtomicBool::new(false),
             removing: Mutex::new(()),
         }
     }
@@ -94,6 +106,7 @@ impl Files {
             Tree::One => None,
             Tree::Rounds => Some(format!("{:x}/{:02x}", dir / 256 % 16, dir % 256)),
             Tree::Servers => Some(format!("{dir:08x}")),
+            Tree::Numbers => Some(format!("{dir:02x}")),
         }
     }
 
@@ -108,9 +121,14 @@ impl Files {
         path
     }
 
-    fn named(&self, number: u32) -> io::Result<Name> {
+    fn path_of(&self, number: u32) -> io::Result<String> {
+        if self.tree == Tree::Numbers {
+            return Ok(format!("{:02x}/{number:08x}", number % NUMBERED));
+        }
         let name = self.names.lock().get(&spread(number)).copied();
-        name.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no file has number {number}")))
+        let name =
+            name.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no file has number {number}")))?;
+        Ok(self.path(&name))
     }
 
     fn make_dirs(&self, dir: u32) -> io::Result<()> {
@@ -135,9 +153,16 @@ impl Files {
             Tree::One => 0,
             Tree::Rounds => self.turn.fetch_add(1, Relaxed) % ROUND,
             Tree::Servers => server,
+            Tree::Numbers => number % NUMBERED,
         };
-        let name = Name { hash, generation, dir };
         self.make_dirs(dir)?;
+        if self.tree == Tree::Numbers {
+            self.folder.write(&self.path_of(number)?, bytes)?;
+            // After it, and before a record tells of it.
+            self.unsynced.store(true, Release);
+            return Ok(());
+        }
+        let name = Name { hash, generation, dir };
         self.folder.write(&self.path(&name), bytes)?;
         self.names.lock().insert(spread(number), name);
         Ok(())
@@ -148,8 +173,7 @@ impl Files {
     /// # Errors
     /// Those of the folder; `NotFound` also for a number that no object has.
     pub(crate) fn read(&self, number: u32) -> io::Result<Vec<u8>> {
-        let name = self.named(number)?;
-        self.folder.read(&self.path(&name))
+        self.folder.read(&self.path_of(number)?)
     }
 
     /// Removes a file; one that is not there is no error.
@@ -157,8 +181,9 @@ impl Files {
     /// # Errors
     /// Those of the folder.
     pub(crate) fn remove(&self, number: u32) -> io::Result<()> {
-        let Some(name) = self.names.lock().remove(&spread(number)) else { return Ok(()) };
-        match self.folder.remove(&self.path(&name)) {
+        let Ok(path) = self.path_of(number) else { return Ok(()) };
+        self.names.lock().remove(&spread(number));
+        match self.folder.remove(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,
         }
@@ -170,6 +195,31 @@ impl Files {
     /// Those of the folder.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.folder.sync()
+    }
+
+    /// Makes durable what was written since the last time. Returns whether anything was.
+    ///
+    /// # Errors
+    /// Those of the folder.
+    pub(crate) fn sync_written(&self) -> io::Result<bool> {
+        let unsynced = self.unsynced.swap(false, AcqRel);
+        if unsynced {
+            self.folder.sync().inspect_err(|_| self.unsynced.store(true, Release))?;
+        }
+        Ok(unsynced)
+    }
+
+    /// The numbers of all files that are called by them.
+    ///
+    /// # Errors
+    /// Those of the folder.
+    pub(crate) fn numbers(&self) -> io::Result<Vec<u32>> {
+        let mut found = Vec::new();
+        self.folder.list(&mut |path, _| {
+            let number = path.split_once('/').and_then(|(_, name)| u32::from_str_radix(name, 16).ok());
+            found.extend(number.filter(|number| self.path_of(*number).is_ok_and(|own| own == path)));
+        })?;
+        Ok(found)
     }
 
     /// Held while what is to be removed is taken, until it is removed.

@@ -28,8 +28,14 @@ use picaflor::layout::{LayoutKind, PlacesGround, PlacesOpener};
 
 use self::{files::Tree, place::InPlace, space::Layout};
 
-/// Slots of one length to a class; long objects alone.
-pub(crate) const SLOTS: LayoutKind = on_device(|ground| Arc::new(InPlace::new(ground, Layout::Slots)));
+/// Slots of one length to a class; long objects alone, or in files beside the device.
+pub(crate) const SLOTS: LayoutKind = LayoutKind::Places(PlacesOpener {
+    open: |ground| Arc::new(InPlace::new(ground, Layout::Slots)),
+    in_folder: false,
+    long_files: true,
+});
+/// The same, all on the device.
+pub(crate) const SLOTS_SCANNED: LayoutKind = on_device(|ground| Arc::new(InPlace::new(ground, Layout::Slots)));
 /// Each object at the next free run behind the one before.
 pub(crate) const NEXT_FIT: LayoutKind = on_device(|ground| Arc::new(InPlace::new(ground, Layout::NextFit)));
 /// The same, written through a page-sized buffer.
@@ -47,9 +53,9 @@ pub(crate) const FILES_OF_SERVERS: LayoutKind =
 type Open = fn(PlacesGround) -> Arc<dyn picaflor::layout::Places>;
 
 const fn on_device(open: Open) -> LayoutKind {
-    LayoutKind::Places(PlacesOpener { open, in_folder: false })
+    LayoutKind::Places(PlacesOpener { open, in_folder: false, long_files: false })
 }
 
 const fn in_folder(open: Open) -> LayoutKind {
-    LayoutKind::Places(PlacesOpener { open, in_folder: true })
+    LayoutKind::Places(PlacesOpener { open, in_folder: true, long_files: false })
 }

@@ -16,7 +16,7 @@ use picaflor_format::{
 };
 
 use super::{
-    files::Files,
+    files::{Files, Tree},
     packet::Packet,
     space::{Extents, Layout, Place},
     waiting::{self, Waiting},
@@ -30,8 +30,9 @@ pub(super) struct InPlace {
     pub(super) log: Arc<dyn LogEnv>,
     pub(super) extents: Extents,
     packet: Option<Mutex<Packet>>,
-    /// Where each object has a file, and slots are but numbers.
-    pub(super) files: Option<Files>,
+    /// Where objects have files, all or the long ones: those of numbers from `first_file` on.
+    files: Option<Files>,
+    first_file: u32,
     /// Held while an object is placed: cursor, packetizer and device see one stream.
     turn: Mutex<()>,
     /// Buffers in which objects of a server wait for each other.
@@ -71,13 +72,19 @@ impl InPlace {
     pub(super) fn new(ground: PlacesGround, layout: Layout) -> Self {
         let PlacesGround { medium, env, log, folder, threshold } = ground;
         let (_, zone) = medium.map.in_place();
-        let extents = Extents::new(layout, (zone.start / SLOT) as u32, (zone.len / SLOT) as u32, threshold);
-        let files = match (layout, folder) {
-            (Layout::Files(tree), Some(folder)) => Some(Files::new(folder, tree)),
-            _ => None,
+        let (first, slots) = ((zone.start / SLOT) as u32, (zone.len / SLOT) as u32);
+        let (files, first_file) = match (layout, folder) {
+            (Layout::Files(tree), Some(folder)) => (Some(Files::new(folder, tree)), 0),
+            (Layout::Slots, Some(folder)) => (Some(Files::new(folder, Tree::Numbers)), first + slots),
+            _ => (None, u32::MAX),
         };
+        let mut extents = Extents::new(layout, first, slots, threshold);
+        if files.is_some() && first_file > 0 {
+            extents = extents.with_long_files(first_file, threshold);
+        }
         Self {
             files,
+            first_file,
             packet: (layout == Layout::Packets).then(|| Mutex::new(Packet::new())),
             turn: Mutex::new(()),
             lanes: (0..waiting::buffers(&*env, &extents)).map(|_| Mutex::new(None)).collect(),
@@ -96,9 +103,29 @@ impl InPlace {
         self.extents.account(files, |before, now| self.env.change_index_bytes(before, now))
     }
 
+    /// The files, where all objects are files.
+    pub(super) fn all_files(&self) -> Option<&Files> {
+        self.files.as_ref().filter(|_| self.first_file == 0)
+    }
+
+    /// The files, where some are: the long ones beside slots.
+    pub(super) fn long_files(&self) -> Option<&Files> {
+        self.files.as_ref().filter(|_| self.first_file > 0)
+    }
+
+    /// The files, if this is the number of one.
+    pub(super) fn file_of(&self, slot: u32) -> Option<&Files> {
+        self.files.as_ref().filter(|_| slot >= self.first_file)
+    }
+
+    /// Numbers that a place takes: a file is one, however long.
+    pub(super) fn end_of(&self, slot: u32, slots: u32) -> u32 {
+        slot.saturating_add(if self.file_of(slot).is_some() { 1 } else { slots })
+    }
+
     /// Whether a frame that was read at this slot was written there. Files are read by their names.
     pub(super) fn is_of_slot(&self, slot: u32, header: &Header) -> bool {
-        self.files.is_some() || header.mark == self.medium.hasher.mark(slot.into())
+        self.all_files().is_some() || header.mark == self.medium.hasher.mark(slot.into())
     }
 
     /// Held while an object is placed.
@@ -177,7 +204,8 @@ impl InPlace {
         const PIECES: usize = 8;
         let extents = &self.extents;
         let (_, leaving, _) = extents.slots();
-        if leaving > 0 {
+        // A file is never too long for what is free.
+        if leaving > 0 || self.is_long(payload) {
             return None;
         }
         // Their head takes a place too.
@@ -192,17 +220,26 @@ impl InPlace {
     /// piece is not cut again; where all of them are too little, pieces for which room is made without many leaving.
     pub(super) fn piece_of_long(&self, total: usize) -> Option<usize> {
         const SHORT: u32 = 128;
+        if self.all_files().is_some() || self.is_long(self.payload_max) {
+            return None;
+        }
         let found = self.extents.cut_for(|slots| total.div_ceil(piece(slots)) as u64 + 1);
-        self.files.is_none().then(|| piece(found.unwrap_or(SHORT)))
+        Some(piece(found.unwrap_or(SHORT)))
+    }
+
+    /// Whether an object of so many bytes is a file beside slots.
+    fn is_long(&self, payload: usize) -> bool {
+        self.long_files().is_some() && self.extents.is_long((frame::HEADER + payload).div_ceil(SLOT as usize) as u32)
     }
 
     /// First byte and end of the blocks around a frame of about so many grains.
     pub(super) fn blocks_of(&self, grain: u64, grains: u32) -> (u64, u64) {
-        let block = if self.files.is_some() { SLOT } else { self.medium.device.block_size() as u64 };
+        let is_file = self.file_of(slot_of(grain)).is_some();
+        let block = if is_file { SLOT } else { self.medium.device.block_size() as u64 };
         let offset = grain * GRAIN as u64;
         let slots = self.extents.len_at(slot_of(grain));
         let len = slots.map_or(u64::from(grains) * GRAIN as u64, |slots| u64::from(slots) * SLOT);
-        let most = if self.files.is_some() { u64::MAX } else { self.end.next_multiple_of(block) };
+        let most = if is_file { u64::MAX } else { self.end.next_multiple_of(block) };
         let end = (offset + len).next_multiple_of(block).min(most);
         (offset / block * block, end)
     }

@@ -65,7 +65,7 @@ impl InPlace {
         let header = draft.lay(self.medium.hasher.mark(u64::from(slot)), &mut frame);
         let hash = self.medium.hasher.frame(header.kind, draft.key).0;
         let place = Place { hash, slot, slots };
-        match &self.files {
+        match self.file_of(slot) {
             None => self.write_frame(u64::from(slot) * SLOT, &frame)?,
             Some(files) => self.write_file(files, place, &header, &frame)?,
         }

@@ -69,7 +69,7 @@ impl InPlace {
         pages: &[Page],
         receipt: &mut VolumeReceipt,
     ) -> Result<bool> {
-        match &self.files {
+        match self.all_files() {
             Some(files) => self.list_files(volume, files, receipt),
             None if !self.env.has_checkpoints() => self.scan(volume, receipt),
             None => {
@@ -102,8 +102,8 @@ impl InPlace {
                     told = true;
                     used += 1;
                     self.env.see_generation(placed.generation);
-                    let end = placed.slot.saturating_add(placed.slots);
-                    let gone: Vec<u32> = overlapping(&claims, placed.slot, end).collect();
+                    let end = self.end_of(placed.slot, placed.slots);
+                    let gone: Vec<u32> = self.overlapping(&claims, placed.slot, end).collect();
                     for slot in gone {
                         receipt.dropped.overwritten += u64::from(slot != placed.slot);
                         claims.remove(&slot);
@@ -128,7 +128,17 @@ impl InPlace {
         let kept = self.resolve(volume, claims, &deletes, receipt)?;
         receipt.from_scan = kept.values().filter(|claim| claim.generation > 0).count() as u64;
         self.fill(volume, &kept, cursor);
+        self.remove_other_files(&kept)?;
         Ok(told)
+    }
+
+    /// Removes the files of long objects that do not stand; once those that do are durable, for the last run may have
+    /// written them and no sync followed.
+    fn remove_other_files(&self, kept: &ByKey<Claim>) -> Result<()> {
+        let Some(files) = self.long_files() else { return Ok(()) };
+        let failed = |error| Error::io(format!("{}: removing files that are not in its log", self.medium.place), error);
+        let all = files.numbers().map_err(failed)?.into_iter().collect();
+        self.remove_others(all, kept, || files.sync(), |number| files.remove(number)).map_err(failed)
     }
 
     /// Where objects have files the folder is the table. What the last run wrote is read unless it closed the store,
@@ -222,7 +232,7 @@ impl InPlace {
         for claim in kept.values() {
             all.remove(&claim.row.slot);
         }
-        if self.env.read_only() || all.is_empty() {
+        if self.env.read_only() {
             return Ok(());
         }
         sync()?;
@@ -236,6 +246,13 @@ impl InPlace {
             volume.enter(row.hash as u64, place.grain(), place.grains(), None);
         }
         self.account();
+    }
+
+    /// First slots of the claims that have a slot in this range.
+    fn overlapping(&self, claims: &BTreeMap<u32, Claim>, start: u32, end: u32) -> impl Iterator<Item = u32> {
+        let reaches = |(slot, claim): &(&u32, &Claim)| self.end_of(**slot, claim.row.slots) > start;
+        let before = claims.range(..start).next_back().filter(reaches);
+        before.into_iter().chain(claims.range(start..end.max(start))).map(|(slot, _)| *slot)
     }
 
     /// Which version of each key stands.
@@ -329,12 +346,6 @@ impl InPlace {
         }
         Ok(Found::Whole(header.manifest(&frame).map(|manifest| (hash, manifest))))
     }
-}
-
-/// First slots of the claims that have a slot in this range.
-fn overlapping(claims: &BTreeMap<u32, Claim>, start: u32, end: u32) -> impl Iterator<Item = u32> {
-    let before = claims.range(..start).next_back().filter(|(slot, claim)| *slot + claim.row.slots > start);
-    before.into_iter().chain(claims.range(start..end.max(start))).map(|(slot, _)| *slot)
 }
 
 /// First pages of the batches whose frames no sync vouches for: the last of each run. What a later run synced says

@@ -111,11 +111,15 @@ impl Places for InPlace {
     }
 
     fn are_files(&self) -> bool {
-        self.files.is_some()
+        self.all_files().is_some()
+    }
+
+    fn is_file(&self, grain: u64) -> bool {
+        self.file_of(slot_of(grain)).is_some()
     }
 
     fn read_file(&self, grain: u64) -> Option<io::Result<Vec<u8>>> {
-        self.files.as_ref().map(|files| files.read(slot_of(grain)))
+        self.file_of(slot_of(grain)).map(|files| files.read(slot_of(grain)))
     }
 
     fn turn(&self) -> MutexGuard<'_, ()> {
@@ -130,7 +134,8 @@ impl Places for InPlace {
     }
 
     fn write_held(&self) -> Result<()> {
-        self.flush_packet()
+        self.flush_packet()?;
+        self.sync_long_files()
     }
 
     fn commit_untold(&self) -> Result<()> {
@@ -138,7 +143,7 @@ impl Places for InPlace {
     }
 
     fn close(&self) -> Result<()> {
-        let Some(files) = &self.files else { return Ok(()) };
+        let Some(files) = self.all_files() else { return Ok(()) };
         files.close().map_err(|error| self.medium.io("closing", error))
     }
 

@@ -72,7 +72,7 @@ impl Plan {
 
     /// Whether it is a file that is to be read: a folder knows no requests.
     pub(super) fn is_of_a_file(&self) -> bool {
-        self.volume.catalog.places.as_ref().is_some_and(|places| places.are_files())
+        self.volume.catalog.places.as_ref().is_some_and(|places| places.is_file(self.grain))
     }
 
     /// Whether it may be begun before it is waited for: it is of no batch, which waits for others itself.

@@ -43,8 +43,17 @@ enum Free {
     Numbers(Numbers),
 }
 
+/// Files of long objects beside slots: their numbers go on where the slots end, and what they take they take from all.
+struct LongFiles {
+    first: u32,
+    /// Slots of the longest object that is none.
+    threshold: u32,
+    numbers: Numbers,
+}
+
 struct Table {
     free: Free,
+    long: Option<LongFiles>,
     rows: Vec<Row>,
     vacant: Vec<u32>,
     /// Number of the row at a slot, by [`mixed`].
@@ -103,6 +112,7 @@ impl Extents {
         };
         let table = Table {
             free,
+            long: None,
             rows: Vec::new(),
             vacant: Vec::new(),
             at: HashMap::default(),
@@ -117,6 +127,17 @@ impl Extents {
         Self { table: Mutex::new(table), wanted: AtomicU32::new(0), count, told: AtomicU64::new(0) }
     }
 
+    /// The same, where objects of more slots than the threshold are files: of numbers from `first` on.
+    pub(crate) fn with_long_files(self, first: u32, threshold: u32) -> Self {
+        self.table.lock().long = Some(LongFiles { first, threshold, numbers: Numbers::new(self.count) });
+        self
+    }
+
+    /// Whether an object of so many slots is a file, where long ones are.
+    pub(crate) fn is_long(&self, slots: u32) -> bool {
+        self.table.lock().long.as_ref().is_some_and(|long| slots > long.threshold)
+    }
+
     /// Slots in all.
     pub(crate) fn count(&self) -> u32 {
         self.count
@@ -128,8 +149,10 @@ impl Extents {
     pub(crate) fn take(&self, slots: u32, piece: bool, own: u64) -> Option<(u32, u32)> {
         let mut table = self.table.lock();
         let enough = table.free_slots() >= table.promised - own + u64::from(slots);
-        let found = match &mut table.free {
+        let Table { free, long, .. } = &mut *table;
+        let found = match free {
             _ if !enough => None,
+            _ if let Some(long) = long.as_mut().filter(|long| slots > long.threshold) => long.take(slots),
             Free::Slots(space) if piece => space.take_any(slots),
             Free::Slots(space) => space.take_near(slots),
             Free::NextFit(space) => space.take(slots).map(|slot| (slot, slots)),
@@ -321,6 +344,8 @@ impl Extents {
             Free::NextFit(space) => space.runs.holds(slots),
             Free::Numbers(space) => space.free / u64::from(slots),
         };
+        // What files take, slots cannot.
+        let holds = |slots: u32| holds(slots).min(table.free_slots() / u64::from(slots));
         let lengths = std::iter::successors(Some(longest), |slots| Some(slots / 2)).take_while(|slots| *slots > 0);
         lengths.into_iter().find(|slots| holds(*slots) >= pieces(*slots))
     }
@@ -338,6 +363,14 @@ impl Extents {
         let before = self.told.swap(now, Relaxed);
         change(before, now);
         now > before
+    }
+}
+
+impl LongFiles {
+    fn take(&mut self, slots: u32) -> Option<(u32, u32)> {
+        let number = self.numbers.take(slots)?;
+        // Each is longer than a slot, so there are fewer of them than slots, and these are counted in 32 bits.
+        Some((self.first.checked_add(number)?, slots))
     }
 }
 
@@ -367,20 +400,25 @@ impl Table {
             Free::NextFit(space) => space.runs.count() * Runs::BYTES,
             Free::Numbers(space) => space.bytes(),
         };
+        let space = space + self.long.as_ref().map_or(0, |long| long.numbers.bytes());
         let lists = self.vacant.capacity() * size_of::<u32>() + self.freed.capacity() * size_of::<Freed>();
         self.rows.capacity() * size_of::<Row>() + map_bytes(self.at.capacity()) + lists + space
     }
 
     fn free_slots(&self) -> u64 {
-        match &self.free {
+        let free = match &self.free {
             Free::Slots(space) => space.free(),
             Free::NextFit(space) => space.runs.free(),
             Free::Numbers(space) => space.free,
-        }
+        };
+        free.saturating_sub(self.long.as_ref().map_or(0, |long| long.numbers.taken()))
     }
 
     fn give(&mut self, slot: u32, slots: u32) {
         match &mut self.free {
+            _ if let Some(long) = self.long.as_mut().filter(|long| slot >= long.first) => {
+                long.numbers.give(slot - long.first, slots);
+            }
             Free::Slots(space) => space.give(slot, slots),
             Free::NextFit(space) => space.runs.give(slot, slots),
             Free::Numbers(space) => space.give(slot, slots),
@@ -388,7 +426,11 @@ impl Table {
     }
 
     fn take_at(&mut self, slot: u32, slots: u32) -> bool {
+        let enough = self.free_slots() >= u64::from(slots);
         match &mut self.free {
+            _ if let Some(long) = self.long.as_mut().filter(|long| slot >= long.first) => {
+                enough && long.numbers.take_at(slot - long.first, slots)
+            }
             Free::Slots(space) => space.take_at(slot, slots),
             Free::NextFit(space) => space.runs.take_at(slot, slots),
             Free::Numbers(space) => space.take_at(slot, slots),

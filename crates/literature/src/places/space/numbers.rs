@@ -3,13 +3,20 @@
 pub(super) struct Numbers {
     next: u32,
     vacant: Vec<u32>,
+    /// Slots in all.
+    all: u64,
     /// Slots that files may still take.
     pub(super) free: u64,
 }
 
 impl Numbers {
     pub(super) fn new(slots: u32) -> Self {
-        Self { next: 0, vacant: Vec::new(), free: slots.into() }
+        Self { next: 0, vacant: Vec::new(), all: slots.into(), free: slots.into() }
+    }
+
+    /// Slots that files take.
+    pub(super) fn taken(&self) -> u64 {
+        self.all - self.free
     }
 
     pub(super) fn take(&mut self, slots: u32) -> Option<u32> {
@@ -21,9 +28,15 @@ impl Numbers {
     }
 
     pub(super) fn take_at(&mut self, number: u32, slots: u32) -> bool {
+        // Each takes a slot or more, so none has a larger number.
+        if u64::from(number) >= self.all {
+            return false;
+        }
+        // An opening asks in their order: those between are free.
+        self.vacant.extend(self.next..number);
+        self.next = self.next.max(number + 1);
         let left = self.free.checked_sub(slots.into());
         self.free = left.unwrap_or(self.free);
-        self.next = self.next.max(number + 1);
         left.is_some()
     }
 
