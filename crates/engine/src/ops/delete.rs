@@ -154,7 +154,8 @@ impl Store {
         let home = |number: usize| self.home(hashes[number], keys[number]).medium.number;
         let read = |volume: &Arc<Volume>| {
             let own = (0..keys.len()).filter(|number| home(*number) == volume.medium.number);
-            volume.frames.read_together(own.map(|number| hashes[number]))
+            let is_read = |hash: &KeyHash| volume.frames.deleted_unread(*hash).is_none();
+            Together::read(&volume.catalog, own.map(|number| hashes[number]).filter(is_read))
         };
         let together: Vec<Together> = volumes.iter().map(read).collect();
         // By device: its last commit covers those before it.

@@ -1,8 +1,8 @@
 //! The beginnings of frames, read together before the locks of their keys are taken, to tell each of many keys from
 //! others.
 //!
-//! Invariant: what was read at a grain is shown only if its cluster was not granted anew since an entry was seen to lead
-//! there: so it is what any entry leads to that leads there now.
+//! Invariant: what was read at a grain is shown only if its cluster was not granted anew since an entry was seen to
+//! lead there: so it is what any entry leads to that leads there now.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -10,8 +10,7 @@ use bytes::Bytes;
 use picaflor_common::KeyHash;
 use picaflor_format::frame::{GRAIN, HEADER, Header, Kind};
 
-use super::verify::Frames;
-use crate::{index::Location, space::Passed};
+use crate::{cache::catalog::Catalog, index::Location, space::Passed};
 
 /// Of a frame so much is read: its header, and most keys.
 const HEAD: usize = 512;
@@ -33,37 +32,36 @@ impl Together {
         let is_own = bytes.get(HEADER..header.meta_start()) == Some(key);
         (is_own && self.asked.as_ref()?.has(*cluster)).then_some(header)
     }
-}
 
-impl Frames {
     /// Reads the beginnings of what these keys' entries lead to on the device, where that is clusters.
-    pub(crate) fn read_together(&self, hashes: impl Iterator<Item = KeyHash>) -> Together {
-        if self.catalog.places.is_some() {
-            return Together::default();
+    pub(crate) fn read(catalog: &Catalog, hashes: impl Iterator<Item = KeyHash>) -> Self {
+        if catalog.places.is_some() {
+            return Self::default();
         }
-        let asked = self.catalog.space.walked.begin(self.catalog.space.count());
+        let medium = &catalog.medium;
+        let asked = catalog.space.walked.begin(catalog.space.count());
         let mut wanted = Vec::new();
-        for hash in hashes.filter(|hash| self.deleted_unread(*hash).is_none()) {
-            for entry in self.catalog.index.candidates(hash.short()) {
+        for hash in hashes {
+            for entry in catalog.index.candidates(hash.short()) {
                 let Location::OnDisk { grain } = entry.location() else { continue };
-                let Some(cluster) = self.medium.cluster_of(grain) else { continue };
+                let Some(cluster) = medium.cluster_of(grain) else { continue };
                 asked.set(cluster, true);
                 // Else it was granted anew before that.
-                if self.catalog.index.find(hash.short(), entry.location()).is_some() {
+                if catalog.index.find(hash.short(), entry.location()).is_some() {
                     wanted.push((grain, cluster, entry.grains() as usize * GRAIN));
                 }
             }
         }
-        let unit = self.medium.device.read_unit();
-        let at = |grain: u64, cluster| (grain * GRAIN as u64 - self.medium.map.cluster_start(cluster)) as usize;
+        let unit = medium.device.read_unit();
+        let at = |grain: u64, cluster| (grain * GRAIN as u64 - medium.map.cluster_start(cluster)) as usize;
         let places = wanted.iter().map(|&(grain, cluster, len)| {
             let (at, end) = (at(grain, cluster) / unit * unit, at(grain, cluster) + len.min(HEAD));
-            (cluster, at, end.next_multiple_of(unit).min(self.medium.cluster_len()) - at)
+            (cluster, at, end.next_multiple_of(unit).min(medium.cluster_len()) - at)
         });
-        let read = self.medium.batch(places).read().into_iter().zip(&wanted);
+        let read = medium.batch(places).read().into_iter().zip(&wanted);
         let read = read.filter_map(|(bytes, &(grain, cluster, _))| {
             Some((grain, (cluster, bytes?.into_bytes().slice(at(grain, cluster) % unit..))))
         });
-        Together { read: read.collect(), asked: Some(asked) }
+        Self { read: read.collect(), asked: Some(asked) }
     }
 }
