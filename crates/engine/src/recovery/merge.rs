@@ -346,19 +346,20 @@ impl Entered {
     ) -> Result<Known> {
         let Location::OnDisk { grain } = entry.location() else { return Ok(Known::Other) };
         let is_of = |hash: u64| volume.catalog.index.find(hash, entry.location()).is_some_and(|of| of.same(entry));
-        match volume.frames.read_frame(grain, entry.grains()) {
+        let read = volume.frames.read_frame(grain, entry.grains());
+        if matches!(read, Err(Error::Damaged { .. }))
+            && let Some((found, generation)) = since.rotten_at(volume, grain, entry.grains())?
+            && (found == hash || is_of(found))
+        {
+            return Ok(if found == hash { Known::Rotten(generation) } else { Known::Other });
+        }
+        match read {
             Ok((header, frame)) if entry.is_of_grains((header.frame_len() / GRAIN) as u32) => {
                 let found = volume.medium.hasher.frame(header.kind, header.key(&frame)).0;
                 if found as u64 != hash && !is_of(found as u64) {
                     self.dropped.overwritten += u64::from(volume.catalog.index.remove(hash, entry).is_some());
                 }
                 Ok(if is_it(found) { Known::CurrentEntry(header) } else { Known::Other })
-            }
-            Err(Error::Damaged { .. })
-                if let Some((found, generation)) = since.rotten_at(volume, grain, entry.grains())?
-                    && (found == hash || is_of(found)) =>
-            {
-                Ok(if found == hash { Known::Rotten(generation) } else { Known::Other })
             }
             Ok(_) | Err(Error::Damaged { .. }) => {
                 self.dropped.overwritten += u64::from(volume.catalog.index.remove(hash, entry).is_some());

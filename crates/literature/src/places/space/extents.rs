@@ -150,13 +150,14 @@ impl Extents {
         let mut table = self.table.lock();
         let enough = table.free_slots() >= table.promised - own + u64::from(slots);
         let Table { free, long, .. } = &mut *table;
-        let found = match free {
+        let long = long.as_mut().filter(|long| slots > long.threshold);
+        let found = match (long, free) {
             _ if !enough => None,
-            _ if let Some(long) = long.as_mut().filter(|long| slots > long.threshold) => long.take(slots),
-            Free::Slots(space) if piece => space.take_any(slots),
-            Free::Slots(space) => space.take_near(slots),
-            Free::NextFit(space) => space.take(slots).map(|slot| (slot, slots)),
-            Free::Numbers(space) => space.take(slots).map(|number| (number, slots)),
+            (Some(long), _) => long.take(slots),
+            (None, Free::Slots(space)) if piece => space.take_any(slots),
+            (None, Free::Slots(space)) => space.take_near(slots),
+            (None, Free::NextFit(space)) => space.take(slots).map(|slot| (slot, slots)),
+            (None, Free::Numbers(space)) => space.take(slots).map(|number| (number, slots)),
         };
         self.wanted.store(if found.is_some() { 0 } else { slots }, Relaxed);
         found
@@ -415,10 +416,10 @@ impl Table {
     }
 
     fn give(&mut self, slot: u32, slots: u32) {
+        if let Some(long) = self.long.as_mut().filter(|long| slot >= long.first) {
+            return long.numbers.give(slot - long.first, slots);
+        }
         match &mut self.free {
-            _ if let Some(long) = self.long.as_mut().filter(|long| slot >= long.first) => {
-                long.numbers.give(slot - long.first, slots);
-            }
             Free::Slots(space) => space.give(slot, slots),
             Free::NextFit(space) => space.runs.give(slot, slots),
             Free::Numbers(space) => space.give(slot, slots),
@@ -427,10 +428,10 @@ impl Table {
 
     fn take_at(&mut self, slot: u32, slots: u32) -> bool {
         let enough = self.free_slots() >= u64::from(slots);
+        if let Some(long) = self.long.as_mut().filter(|long| slot >= long.first) {
+            return enough && long.numbers.take_at(slot - long.first, slots);
+        }
         match &mut self.free {
-            _ if let Some(long) = self.long.as_mut().filter(|long| slot >= long.first) => {
-                enough && long.numbers.take_at(slot - long.first, slots)
-            }
             Free::Slots(space) => space.take_at(slot, slots),
             Free::NextFit(space) => space.runs.take_at(slot, slots),
             Free::Numbers(space) => space.take_at(slot, slots),
