@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Deletes that are read, and committed, together.
-const TOGETHER: usize = 128;
+const TOGETHER: usize = 64;
 
 impl Store {
     /// Puts objects, in their order: of several with one key the last stays. When this returns, all are as durable as
@@ -106,15 +106,14 @@ impl Store {
     }
 
     /// Deletes objects, and says of each key whether it was there; what has to be read of them is read by many reads at
-    /// once. Durable as [`Store::delete`] would have it; where that is at once, they share one commit, or each 128 of
+    /// once. Durable as [`Store::delete`] would have it; where that is at once, they share one commit, or each 64 of
     /// them do. After a crash before that, each of them is there or not.
     ///
     /// # Errors
     /// As [`Store::delete`]; then any of them may be deleted.
     pub fn delete_many(&self, keys: &[&[u8]]) -> Result<Vec<bool>> {
         let Some(layout) = self.layout() else {
-            let deleted = keys.chunks(TOGETHER).map(|keys| self.delete_together(keys)).collect::<Result<Vec<_>>>()?;
-            return Ok(deleted.concat());
+            return self.delete_together(keys, TOGETHER);
         };
         if self.shared().options.read_only {
             return Err(Error::Refused(Refusal::ReadOnly));

@@ -16,7 +16,7 @@ use crate::{
     handle::Store,
     index::Location,
     ops::awaited::{Awaited, wait, wait_async},
-    read::together::Together,
+    read::together::{Asked, Together},
     volume::Volume,
 };
 
@@ -147,28 +147,36 @@ impl Store {
         })
     }
 
-    /// Deletes keys of this store's volumes; reads what tells them from others together.
-    pub(crate) fn delete_together(&self, keys: &[&[u8]]) -> Result<Vec<bool>> {
-        let hashes: Vec<KeyHash> = keys.iter().map(|key| self.hash_to_delete(key)).collect::<Result<_>>()?;
-        let volumes = self.recovered_volumes();
-        let home = |number: usize| self.home(hashes[number], keys[number]).medium.number;
-        let read = |volume: &Arc<Volume>| {
-            let own = (0..keys.len()).filter(|number| home(*number) == volume.medium.number);
-            let is_read = |hash: &KeyHash| volume.frames.deleted_unread(*hash).is_none();
-            Together::read(&volume.catalog, own.map(|number| hashes[number]).filter(is_read))
-        };
-        let together: Vec<Together> = volumes.iter().map(read).collect();
-        // By device: its last commit covers those before it.
-        let mut last: Vec<Awaited> = vec![None; volumes.len()];
+    /// Deletes keys of this store's volumes, so many together. What tells them from others is read meanwhile.
+    pub(crate) fn delete_together(&self, keys: &[&[u8]], together: usize) -> Result<Vec<bool>> {
+        let ask = |keys: &[&[u8]]| self.recovered_volumes().iter().map(|volume| self.ask_for(volume, keys)).collect();
         let mut were_there = Vec::with_capacity(keys.len());
-        for (number, (&hash, key)) in hashes.iter().zip(keys).enumerate() {
-            let stripe = self.lock_key(hash);
-            were_there.push(self.delete_held(hash, key, &together[home(number)])?);
-            drop(stripe);
-            last[home(number)] = self.settle_delete(hash, key)?.or(last[home(number)].take());
+        let mut parts = keys.chunks(together);
+        let mut coming: Option<(_, Vec<Asked>)> = parts.next().map(|keys| (keys, ask(keys)));
+        while let Some((keys, asked)) = coming {
+            coming = parts.next().map(|keys| (keys, ask(keys)));
+            let read: Vec<Together> = asked.into_iter().map(Asked::wait).collect();
+            // By device: its last commit covers those before it.
+            let mut last: Vec<Awaited> = vec![None; read.len()];
+            for key in keys {
+                let hash = self.hash_to_delete(key)?;
+                let home = self.home(hash, key).medium.number;
+                let stripe = self.lock_key(hash);
+                were_there.push(self.delete_held(hash, key, &read[home])?);
+                drop(stripe);
+                last[home] = self.settle_delete(hash, key)?.or(last[home].take());
+            }
+            last.into_iter().try_for_each(wait)?;
         }
-        last.into_iter().try_for_each(wait)?;
         Ok(were_there)
+    }
+
+    /// Asks a volume for what tells those of these keys from others whose home it is.
+    fn ask_for(&self, volume: &Arc<Volume>, keys: &[&[u8]]) -> Asked {
+        let is_own = |hash: KeyHash, key: &[u8]| self.home(hash, key).medium.number == volume.medium.number;
+        let own = keys.iter().map(|key| (self.hasher().key(key), *key)).filter(|(hash, key)| is_own(*hash, key));
+        let is_read = |hash: &KeyHash| volume.frames.deleted_unread(*hash).is_none();
+        Together::ask(&volume.catalog, own.map(|(hash, _)| hash).filter(is_read))
     }
 
     /// By the holder of the key's lock.

@@ -8,9 +8,10 @@ use std::{collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
 use picaflor_common::KeyHash;
+use picaflor_device::AlignedBuf;
 use picaflor_format::frame::{GRAIN, HEADER, Header, Kind};
 
-use crate::{cache::catalog::Catalog, index::Location, space::Passed};
+use crate::{base::medium::Begun, cache::catalog::Catalog, index::Location, space::Passed};
 
 /// Of a frame so much is read: its header, and most keys.
 const HEAD: usize = 512;
@@ -23,6 +24,14 @@ pub(crate) struct Together {
     asked: Option<Arc<Passed>>,
 }
 
+/// What is under way of them.
+pub(crate) struct Asked {
+    begun: Begun,
+    /// Of each its grain, its cluster, and what was read before it.
+    wanted: Vec<(u64, u32, usize)>,
+    asked: Arc<Passed>,
+}
+
 impl Together {
     /// The header of the frame at a grain, if that is an object of this key, in one piece. No damage makes another key
     /// of it, so what of the frame was not read need not be.
@@ -33,15 +42,12 @@ impl Together {
         (is_own && self.asked.as_ref()?.has(*cluster)).then_some(header)
     }
 
-    /// Reads the beginnings of what these keys' entries lead to on the device, where that is clusters.
-    pub(crate) fn read(catalog: &Catalog, hashes: impl Iterator<Item = KeyHash>) -> Self {
-        if catalog.places.is_some() {
-            return Self::default();
-        }
+    /// Asks for the beginnings of what these keys' entries lead to on the device, where that is clusters.
+    pub(crate) fn ask(catalog: &Catalog, hashes: impl Iterator<Item = KeyHash>) -> Asked {
         let medium = &catalog.medium;
         let asked = catalog.space.walked.begin(catalog.space.count());
         let mut wanted = Vec::new();
-        for hash in hashes {
+        for hash in hashes.filter(|_| catalog.places.is_none()) {
             for entry in catalog.index.candidates(hash.short()) {
                 let Location::OnDisk { grain } = entry.location() else { continue };
                 let Some(cluster) = medium.cluster_of(grain) else { continue };
@@ -58,10 +64,18 @@ impl Together {
             let (at, end) = (at(grain, cluster) / unit * unit, at(grain, cluster) + len.min(HEAD));
             (cluster, at, end.next_multiple_of(unit).min(medium.cluster_len()) - at)
         });
-        let read = medium.batch(places).read().into_iter().zip(&wanted);
-        let read = read.filter_map(|(bytes, &(grain, cluster, _))| {
-            Some((grain, (cluster, bytes?.into_bytes().slice(at(grain, cluster) % unit..))))
-        });
-        Self { read: read.collect(), asked: Some(asked) }
+        let begun = medium.batch(places).begin();
+        let wanted = wanted.iter().map(|&(grain, cluster, _)| (grain, cluster, at(grain, cluster) % unit)).collect();
+        Asked { begun, wanted, asked }
+    }
+}
+
+impl Asked {
+    pub(crate) fn wait(self) -> Together {
+        let read = self.begun.wait().into_iter().zip(self.wanted);
+        let frame = |(bytes, (grain, cluster, skip)): (Option<AlignedBuf>, _)| {
+            Some((grain, (cluster, bytes?.into_bytes().slice(skip..))))
+        };
+        Together { read: read.filter_map(frame).collect(), asked: Some(self.asked) }
     }
 }
