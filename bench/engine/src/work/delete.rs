@@ -1,5 +1,5 @@
 //! Delete: everything is put, then deleted in a scattered order by one thread, half of it one after the other, half by
-//! a hundred a call; flushed after each half, and not durable before.
+//! a thousand a call; flushed after each half, and not durable before.
 
 use anyhow::Result;
 use bench_common::usage::Usage;
@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Keys of one call.
-const A_CALL: usize = 100;
+const A_CALL: usize = 1000;
 
 pub(super) fn run(engine: &dyn Engine, data: &Data, job: &Job) -> Result<Figures> {
     load::put_all(engine, data, job.objects)?;
@@ -34,7 +34,7 @@ pub(super) fn run(engine: &dyn Engine, data: &Data, job: &Job) -> Result<Figures
         ("1 deletes/s".into(), half as f64 / one.seconds),
         ("2 CPU us/op".into(), one.cpu * 1e6 / half as f64),
         ("3 KB read/delete".into(), one.read / half as f64 / 1e3),
-        ("4 deletes/s, 100 a call".into(), rest / many.seconds),
-        ("5 CPU us/op, 100 a call".into(), many.cpu * 1e6 / rest),
+        ("4 deletes/s, 1,000 a call".into(), rest / many.seconds),
+        ("5 CPU us/op, 1,000 a call".into(), many.cpu * 1e6 / rest),
     ]))
 }
