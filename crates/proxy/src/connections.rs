@@ -131,6 +131,15 @@ pub(crate) struct Left {
     pub(crate) counters: Arc<Counters>,
 }
 
+impl Left {
+    /// From now on this task is what a time limit ends.
+    pub(crate) fn goes_on_as(&self, task: AbortHandle) {
+        if let Some((_, abort)) = self.open.lock().by_number.get_mut(&self.number) {
+            *abort = Some(task);
+        }
+    }
+}
+
 impl Drop for Left {
     fn drop(&mut self) {
         self.all.remove(&self.open, self.number, &self.peer);

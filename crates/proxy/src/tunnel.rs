@@ -13,10 +13,10 @@ use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
-    sync::watch,
+    sync::{oneshot, watch},
 };
 
-use crate::body::Guard;
+use crate::{body::Guard, connections::Left};
 
 /// What a connection, or a stream of one, is counted by while it is held.
 pub(crate) type Held = Arc<dyn Any + Send + Sync>;
@@ -47,9 +47,13 @@ impl Tunnel {
     /// Runs it until one side, the limits or the end of a stop (`cut`) end it: in the log it is one request, in the
     /// limits one connection.
     pub(crate) fn begin(self, mut guard: Guard, held: Held, silence: Duration, cut: watch::Receiver<bool>) {
-        tokio::spawn(async move {
+        let (tell, told) = oneshot::channel();
+        let task = tokio::spawn(async move {
             // What the client sent ahead of the answer is in here, and goes out only now.
             if let Ok(client) = self.client.await {
+                if let (Ok(task), Some(left)) = (told.await, held.downcast_ref::<Left>()) {
+                    left.goes_on_as(task);
+                }
                 let client = TokioIo::new(client);
                 match self.server {
                     Server::Connected(server) => both_ways(client, server, silence, cut, &mut guard).await,
@@ -64,6 +68,7 @@ impl Tunnel {
             drop(guard);
             drop(held);
         });
+        let _ = tell.send(task.abort_handle());
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct Files {
     made: Mutex<HashSet<String>>,
     /// Counts files, for directories in turn.
     turn: AtomicU32,
-    /// Something was written since the folder was synced.
+    /// Something was written or removed since the folder was synced.
     unsynced: AtomicBool,
     /// Held from taking what is to be removed until it is.
     removing: Mutex<()>,
@@ -183,10 +183,15 @@ impl Files {
     pub(crate) fn remove(&self, number: u32) -> io::Result<()> {
         let Ok(path) = self.path_of(number) else { return Ok(()) };
         self.names.lock().remove(&spread(number));
-        match self.folder.remove(&path) {
+        let removed = match self.folder.remove(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,
+        };
+        if self.tree == Tree::Numbers {
+            // Before a record tells of what has its room.
+            self.unsynced.store(true, Release);
         }
+        removed
     }
 
     /// Makes everything durable.
@@ -197,7 +202,7 @@ impl Files {
         self.folder.sync()
     }
 
-    /// Makes durable what was written since the last time. Returns whether anything was.
+    /// Makes durable what was written or removed since the last time. Returns whether anything was.
     ///
     /// # Errors
     /// Those of the folder.

@@ -127,18 +127,23 @@ impl InPlace {
         receipt.deletes = deletes.len() as u64;
         let kept = self.resolve(volume, claims, &deletes, receipt)?;
         receipt.from_scan = kept.values().filter(|claim| claim.generation > 0).count() as u64;
-        self.fill(volume, &kept, cursor);
-        self.remove_other_files(&kept)?;
+        let there = self.long_files().map(Files::numbers).transpose();
+        let failed = |error| Error::io(format!("{}: listing files", self.medium.place), error);
+        let there: Option<BTreeSet<u32>> = there.map_err(failed)?.map(|numbers| numbers.into_iter().collect());
+        self.fill(volume, &kept, cursor, |slot| {
+            self.file_of(slot).is_some() && there.as_ref().is_some_and(|there| !there.contains(&slot))
+        });
+        self.remove_other_files(there, &kept)?;
         Ok(told)
     }
 
-    /// Removes the files of long objects that do not stand; once those that do are durable, for the last run may have
-    /// written them and no sync followed.
-    fn remove_other_files(&self, kept: &ByKey<Claim>) -> Result<()> {
-        let Some(files) = self.long_files() else { return Ok(()) };
+    /// Removes the files of long objects that do not stand; once those that do are durable, and what the log was read to
+    /// tell of them, for the last run may have written both and no sync followed.
+    fn remove_other_files(&self, there: Option<BTreeSet<u32>>, kept: &ByKey<Claim>) -> Result<()> {
+        let (Some(files), Some(all)) = (self.long_files(), there) else { return Ok(()) };
         let failed = |error| Error::io(format!("{}: removing files that are not in its log", self.medium.place), error);
-        let all = files.numbers().map_err(failed)?.into_iter().collect();
-        self.remove_others(all, kept, || files.sync(), |number| files.remove(number)).map_err(failed)
+        let sync = || files.sync().and_then(|()| self.medium.sync());
+        self.remove_others(all, kept, sync, |number| files.remove(number)).map_err(failed)
     }
 
     /// Where objects have files the folder is the table. What the last run wrote is read unless it closed the store,
@@ -161,7 +166,7 @@ impl InPlace {
         }
         let kept = self.resolve(volume, claims, &Deletes::new(), receipt)?;
         receipt.from_scan = kept.len() as u64;
-        self.fill(volume, &kept, 0);
+        self.fill(volume, &kept, 0, |_| false);
         let gone = all.iter().map(|(number, ..)| *number).collect();
         self.remove_others(gone, &kept, || files.sync(), |number| files.remove(number)).map_err(listed)?;
         Ok(!clean)
@@ -214,7 +219,7 @@ impl InPlace {
         let gone = claims.keys().copied().collect();
         let kept = self.resolve(volume, claims, &Deletes::new(), receipt)?;
         receipt.from_scan = kept.len() as u64;
-        self.fill(volume, &kept, 0);
+        self.fill(volume, &kept, 0, |_| false);
         self.remove_others(gone, &kept, || self.medium.device.sync(), |slot| self.wipe(slot))
             .map_err(|error| Error::io(format!("{}: wiping slots", self.medium.place), error))?;
         Ok(false)
@@ -240,8 +245,10 @@ impl InPlace {
     }
 
     /// Fills table and index.
-    fn fill(&self, volume: &dyn VolumeEnv, kept: &ByKey<Claim>, cursor: u32) {
-        for row in self.extents.restore(kept.values().map(|claim| claim.row).collect(), cursor) {
+    /// What is `gone` comes after all others. It may be a piece of an object that was replaced, of which no record says that it left,
+    /// and others have its room since.
+    fn fill(&self, volume: &dyn VolumeEnv, kept: &ByKey<Claim>, cursor: u32, gone: impl Fn(u32) -> bool) {
+        for row in self.extents.restore(kept.values().map(|claim| claim.row).collect(), cursor, gone) {
             let place = Place { hash: row.hash, slot: row.slot, slots: row.slots };
             volume.enter(row.hash as u64, place.grain(), place.grains(), None);
         }

@@ -286,6 +286,35 @@ fn a_tunnel_counts_for_its_client_and_its_origin_and_ends_in_silence() {
     assert_eq!(switched(&proxy).read_bytes(1).unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof);
 }
 
+/// A quiet tunnel is no idle connection.
+#[test]
+fn a_tunnel_whose_client_takes_nothing_is_ended_and_a_quiet_one_is_not() {
+    let origin = Origin::start(|request, stream| {
+        let head = "HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\nbegun";
+        stream.write_all(head.as_bytes()).unwrap();
+        match request.path() {
+            "/much" => while stream.write_all(&[b'x'; 65536]).is_ok() {},
+            _ => drop(stream.read(&mut [0])),
+        }
+        false
+    });
+    let config = "[limits]\nsend_timeout = \"1s\"\nidle_timeout = \"1s\"\nheader_timeout = \"1s\"\n";
+    let proxy = Proxy::before(&origin.url(), config);
+    let mut quiet = switched(&proxy);
+    let mut client = proxy.client();
+    client.write("GET", "/much", &WANTS, b"");
+    assert_eq!(client.read_head().unwrap().status(), 101);
+    let counted = |what: &str| proxy.stats()["proxy"][what].as_u64().unwrap();
+    eventually("it is closed", || counted("connections_closed") == 1);
+    assert_eq!(counted("connections_timed_out"), 1);
+    std::io::copy(&mut client.stream, &mut std::io::sink()).unwrap_or_default();
+    quiet.stream.write_all(b"x").unwrap();
+    assert_eq!(quiet.read_bytes(1).unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof, "its origin has ended");
+    drop(quiet);
+    eventually("the other has ended by itself", || counted("connections_closed") == 2);
+    assert_eq!(counted("connections_timed_out"), 1);
+}
+
 #[test]
 fn a_stop_lets_a_tunnel_end_and_ends_it_when_the_time_is_over() {
     let origin = echo();

@@ -296,11 +296,19 @@ impl Extents {
         (table.at.len() * PlaceRow::WORDS * 8 + table.rows.len() / SLICE * 16) as u64
     }
 
-    /// Fills an empty table with what an opening found. Returns the rows whose places were free.
-    pub(crate) fn restore(&self, mut rows: Vec<PlaceRow>, cursor: u32) -> Vec<PlaceRow> {
+    /// Fills an empty table with what an opening found. Returns the rows whose places were free; of those of `last` that
+    /// is so where the others leave room.
+    pub(crate) fn restore(&self, mut rows: Vec<PlaceRow>, cursor: u32, last: impl Fn(u32) -> bool) -> Vec<PlaceRow> {
         let mut table = self.table.lock();
         rows.sort_unstable_by_key(|row| row.slot);
-        rows.retain(|row| row.slots > 0 && table.take_at(row.slot, row.slots));
+        let mut coming: u64 = rows.iter().filter(|row| !last(row.slot)).map(|row| u64::from(row.slots)).sum();
+        rows.retain(|row| {
+            let slots = u64::from(row.slots);
+            let is_last = last(row.slot);
+            coming -= if is_last { 0 } else { slots };
+            let has_room = !is_last || table.free_slots() >= coming + slots;
+            row.slots > 0 && has_room && table.take_at(row.slot, row.slots)
+        });
         // Counted on from what is in order.
         rows.iter_mut().for_each(|row| row.used &= !WHOLE);
         rows.sort_unstable_by_key(|row| row.used);
@@ -517,6 +525,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_gone_takes_no_room_from_what_is_there() {
+        let row = |hash, slot, slots| PlaceRow { hash, slot, slots, used: 1 };
+        // Files have the numbers from 100 on.
+        let rows = vec![row(1, 0, 4), row(2, 100, 40), row(3, 101, 50), row(4, 102, 6), row(5, 103, 46)];
+        let restored = |gone: &[u32]| {
+            let extents = Extents::new(Layout::Slots, 0, 100, 4).with_long_files(100, 4);
+            let found = extents.restore(rows.clone(), 0, |slot| gone.contains(&slot));
+            let mut found: Vec<u128> = found.iter().map(|row| row.hash).collect();
+            found.sort_unstable();
+            (found, extents.slots())
+        };
+        assert_eq!(restored(&[100, 102]), (vec![1, 3, 5], (0, 0, 100)));
+        assert_eq!(restored(&[101]), (vec![1, 2, 4, 5], (4, 0, 96)));
+    }
+
+    #[test]
     fn a_table_comes_back_from_its_image_in_the_order_of_use() {
         for layout in [Layout::Slots, Layout::NextFit] {
             let extents = Extents::new(layout, 64, 100_000, 256);
@@ -535,7 +559,7 @@ mod tests {
             let twice = rows[7];
             rows.push(twice);
             let copy = Extents::new(layout, 64, 100_000, 256);
-            assert_eq!(copy.restore(rows, extents.cursor()).len(), 1333, "what overlaps is left out");
+            assert_eq!(copy.restore(rows, extents.cursor(), |_| false).len(), 1333, "what overlaps is left out");
             assert_eq!((copy.slots().2, copy.slots().0), (extents.slots().2, 100_000 - copy.slots().2));
             for _ in 0..1333 {
                 let (a, b) = (extents.oldest().unwrap(), copy.oldest().unwrap());
