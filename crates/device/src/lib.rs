@@ -34,9 +34,10 @@ mod words;
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
 
 pub use ahead::{give_back_freed, prefetch, share_arenas, with_room};
 pub use buf::{AlignedBuf, BufPool};
@@ -175,32 +176,73 @@ pub fn begin_reads(device: &dyn Device, reads: Vec<(u64, AlignedBuf)>) -> Reads 
 }
 
 /// Reads that are under way; see [`begin_reads`].
-#[derive(Debug)]
-pub struct Reads {
-    count: usize,
-    told: mpsc::Receiver<(usize, io::Result<AlignedBuf>)>,
+pub struct Reads(Arc<Told>);
+
+#[derive(Default)]
+struct Told {
+    state: Mutex<Outcomes>,
+    over: Condvar,
+}
+
+#[derive(Default)]
+struct Outcomes {
+    /// Of each request that was answered.
+    all: Vec<Option<io::Result<AlignedBuf>>>,
+    /// Requests that are not over.
+    left: usize,
+}
+
+/// Tells of the end of one request, also if it was dropped.
+struct Tell {
+    told: Arc<Told>,
+    number: usize,
+    outcome: Option<io::Result<AlignedBuf>>,
+}
+
+impl Tell {
+    fn end(mut self, outcome: io::Result<AlignedBuf>) {
+        self.outcome = Some(outcome);
+    }
+}
+
+impl Drop for Tell {
+    fn drop(&mut self) {
+        let mut state = self.told.state.lock();
+        state.all[self.number] = self.outcome.take();
+        state.left -= 1;
+        if state.left == 0 {
+            self.told.over.notify_all();
+        }
+    }
 }
 
 fn reads_of(reads: Vec<(u64, AlignedBuf)>) -> (Vec<Request>, Reads) {
-    let (tell, told) = mpsc::channel();
-    let count = reads.len();
+    let outcomes = Outcomes { all: reads.iter().map(|_| None).collect(), left: reads.len() };
+    let told = Arc::new(Told { state: Mutex::new(outcomes), over: Condvar::new() });
     let request = |(number, (offset, buf))| {
-        let tell = tell.clone();
-        let done: Done = Box::new(move |outcome| drop(tell.send((number, outcome))));
+        let tell = Tell { told: Arc::clone(&told), number, outcome: None };
+        let done: Done = Box::new(move |outcome| tell.end(outcome));
         Request { offset, op: Op::Read(buf), done }
     };
-    (reads.into_iter().enumerate().map(request).collect(), Reads { count, told })
+    (reads.into_iter().enumerate().map(request).collect(), Reads(Arc::clone(&told)))
 }
 
 impl Reads {
     /// The outcome of each, in order, when all are over.
     pub fn wait(self, device: &dyn Device) -> Vec<io::Result<AlignedBuf>> {
         while device.advance() {}
-        let mut outcomes: Vec<_> =
-            (0..self.count).map(|_| Err(io::Error::other("the device dropped a request"))).collect();
-        // Ends with the last request.
-        self.told.iter().for_each(|(number, outcome)| outcomes[number] = outcome);
-        outcomes
+        let mut state = self.0.state.lock();
+        while state.left > 0 {
+            self.0.over.wait(&mut state);
+        }
+        let dropped = || Err(io::Error::other("the device dropped a request"));
+        state.all.drain(..).map(|outcome| outcome.unwrap_or_else(dropped)).collect()
+    }
+}
+
+impl std::fmt::Debug for Reads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reads").field("left", &self.0.state.lock().left).finish()
     }
 }
 
