@@ -137,8 +137,8 @@ impl InPlace {
         Ok(told)
     }
 
-    /// Removes the files of long objects that do not stand; once those that do are durable, and what the log was read to
-    /// tell of them, for the last run may have written both and no sync followed.
+    /// Removes the files of long objects that do not stand; once those that do are durable, and what the log was read
+    /// to tell of them, for the last run may have written both and no sync followed.
     fn remove_other_files(&self, there: Option<BTreeSet<u32>>, kept: &ByKey<Claim>) -> Result<()> {
         let (Some(files), Some(all)) = (self.long_files(), there) else { return Ok(()) };
         let failed = |error| Error::io(format!("{}: removing files that are not in its log", self.medium.place), error);
@@ -245,8 +245,8 @@ impl InPlace {
     }
 
     /// Fills table and index.
-    /// What is `gone` comes after all others. It may be a piece of an object that was replaced, of which no record says that it left,
-    /// and others have its room since.
+    /// What is `gone` comes after all others. It may be a piece of an object that was replaced, of which no record says
+    /// that it left, and others have its room since.
     fn fill(&self, volume: &dyn VolumeEnv, kept: &ByKey<Claim>, cursor: u32, gone: impl Fn(u32) -> bool) {
         for row in self.extents.restore(kept.values().map(|claim| claim.row).collect(), cursor, gone) {
             let place = Place { hash: row.hash, slot: row.slot, slots: row.slots };

@@ -296,8 +296,8 @@ impl Extents {
         (table.at.len() * PlaceRow::WORDS * 8 + table.rows.len() / SLICE * 16) as u64
     }
 
-    /// Fills an empty table with what an opening found. Returns the rows whose places were free; of those of `last` that
-    /// is so where the others leave room.
+    /// Fills an empty table with what an opening found. Returns the rows whose places were free; of those of `last`
+    /// that is so where the others leave room.
     pub(crate) fn restore(&self, mut rows: Vec<PlaceRow>, cursor: u32, last: impl Fn(u32) -> bool) -> Vec<PlaceRow> {
         let mut table = self.table.lock();
         rows.sort_unstable_by_key(|row| row.slot);
