@@ -354,7 +354,7 @@ pub struct ForwardConfig {
     pub clients: Vec<IpNet>,
     /// Where CONNECT may go.
     pub connect_ports: Vec<u16>,
-    /// Who may.
+    /// File of the users whose requests are served; all are, without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub users: Option<PathBuf>,
 }

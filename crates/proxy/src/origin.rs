@@ -313,10 +313,9 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     headers.remove(&KEEP_ALIVE);
 }
 
-/// Whether who sent these fields reads trailers (RFC 9110 10.1.4).
+/// Whether the sender of these fields reads trailers (RFC 9110 10.1.4).
 pub(crate) fn takes_trailers(headers: &HeaderMap) -> bool {
-    let lines = headers.get_all(header::TE).iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(',')).any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
+    upgrade::listed(headers, &header::TE).any(|coding| coding.eq_ignore_ascii_case("trailers"))
 }
 
 /// `Via`: earlier proxies, then us.

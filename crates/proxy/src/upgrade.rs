@@ -48,8 +48,8 @@ pub(crate) fn is_to_one_of(asked: &HeaderValue, answer: &HeaderMap) -> bool {
     is_meant(answer) && asked.split(", ").any(|asked| asked.eq_ignore_ascii_case(name))
 }
 
-/// The elements of a list in all lines of a field.
-fn listed<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+/// The elements of a list in all lines of a field that are text.
+pub(crate) fn listed<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let lines = headers.get_all(name).into_iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).map(str::trim).filter(|part| !part.is_empty())
 }
