@@ -178,13 +178,11 @@ pub fn begin_reads(device: &dyn Device, reads: Vec<(u64, AlignedBuf)>) -> Reads 
 /// Reads that are under way; see [`begin_reads`].
 pub struct Reads(Arc<Told>);
 
-#[derive(Default)]
 struct Told {
     state: Mutex<Outcomes>,
     over: Condvar,
 }
 
-#[derive(Default)]
 struct Outcomes {
     /// Of each request that was answered.
     all: Vec<Option<io::Result<AlignedBuf>>>,

@@ -90,6 +90,25 @@ impl Store {
         let store = self.clone();
         later(self.shared().options.daemons, &self.inner.blocking, move || act(&store))
     }
+
+    /// Lends what the caller has to the blocking pool. `ended` is in its place meanwhile, and stays there if the future
+    /// is dropped.
+    pub(crate) async fn lend<T: Send + 'static, R: Send + 'static>(
+        &self,
+        own: &mut T,
+        ended: T,
+        act: impl FnOnce(&mut T) -> R + Send + 'static,
+    ) -> R {
+        let mut lent = std::mem::replace(own, ended);
+        let result;
+        (*own, result) = self
+            .spawn_blocking(move |_| {
+                let result = act(&mut lent);
+                (lent, result)
+            })
+            .await;
+        result
+    }
 }
 
 impl Inner {

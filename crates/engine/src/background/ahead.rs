@@ -59,20 +59,15 @@ impl Ahead {
             // Others come first than it seemed.
             self.found.clear();
         }
-        found.filter(|_| self.has(victim))
-    }
-
-    fn has(&self, cluster: u32) -> bool {
-        self.asked.as_ref().is_some_and(|asked| asked.has(cluster))
+        found.filter(|_| self.asked.as_ref().is_some_and(|asked| asked.has(victim)))
     }
 }
 
 impl VictimReader {
     /// Has something of the next victims, where it is known which these are, and a table is what is read.
     pub(crate) fn fill(&self, ahead: &mut Ahead, most: u32) {
-        let mut found = mem::take(&mut ahead.found);
-        found.retain(|victim, _| ahead.has(*victim));
-        ahead.found = found;
+        let Ahead { found, asked, .. } = ahead;
+        found.retain(|victim, _| asked.as_ref().is_some_and(|asked| asked.has(*victim)));
         if !self.knows_next() {
             *ahead = Ahead::default();
         } else if ahead.found.is_empty() {
@@ -89,7 +84,7 @@ impl VictimReader {
         if self.overlaps() && ahead.len() > 0 {
             let (left, batch) = (ahead.len(), self.batch());
             match ahead.coming {
-                Coming::Nothing if left <= batch => self.begin(ahead, batch),
+                Coming::Nothing => self.begin(ahead, batch),
                 Coming::Tables(..) if left <= batch / 2 => self.ask_for_frames(ahead),
                 _ => {}
             }

@@ -112,13 +112,11 @@ impl Store {
     /// # Errors
     /// As [`Store::delete`]; then any of them may be deleted.
     pub fn delete_many(&self, keys: &[&[u8]]) -> Result<Vec<bool>> {
-        let Some(layout) = self.layout() else {
-            return self.delete_together(keys, TOGETHER);
-        };
+        let hashed = keys.iter().map(|&key| Ok((self.hash_to_delete(key)?, key))).collect::<Result<Vec<_>>>()?;
+        let Some(layout) = self.layout() else { return self.delete_together(&hashed, TOGETHER) };
         if self.shared().options.read_only {
             return Err(Error::Refused(Refusal::ReadOnly));
         }
-        let hashed: Vec<(KeyHash, &[u8])> = keys.iter().map(|&key| (self.hasher().key(key), key)).collect();
         let _stripes = self.shared().lock_keys(hashed.iter().map(|(hash, _)| hash.short()));
         let mut were_there = vec![false; keys.len()];
         layout.remove_batch(&hashed, &mut |number, former| {

@@ -32,7 +32,7 @@ impl Store {
         let hash = self.hash_to_delete(key)?;
         let found = {
             let _stripe = self.lock_key(hash);
-            self.delete_held(hash, key, &Together::default())?
+            self.delete_held(hash, key, None)?
         };
         wait(self.settle_delete(hash, key)?)?;
         Ok(found)
@@ -110,7 +110,7 @@ impl Store {
         volumes.map(|volume| (Arc::clone(volume), volume.log.commits.next())).collect()
     }
 
-    fn hash_to_delete(&self, key: &[u8]) -> Result<KeyHash> {
+    pub(crate) fn hash_to_delete(&self, key: &[u8]) -> Result<KeyHash> {
         if self.shared().options.read_only {
             return Err(Error::Refused(Refusal::ReadOnly));
         }
@@ -129,7 +129,7 @@ impl Store {
         if waits || !Self::leaves_unread(volume, hash) {
             return Ok(None);
         }
-        self.delete_held(hash, key, &Together::default()).map(Some)
+        self.delete_held(hash, key, None).map(Some)
     }
 
     /// Whether nothing need be read to delete this key here.
@@ -148,8 +148,10 @@ impl Store {
     }
 
     /// Deletes keys of this store's volumes, so many together. What tells them from others is read meanwhile.
-    pub(crate) fn delete_together(&self, keys: &[&[u8]], together: usize) -> Result<Vec<bool>> {
-        let ask = |keys: &[&[u8]]| self.recovered_volumes().iter().map(|volume| self.ask_for(volume, keys)).collect();
+    pub(crate) fn delete_together(&self, keys: &[(KeyHash, &[u8])], together: usize) -> Result<Vec<bool>> {
+        let ask = |keys: &[(KeyHash, &[u8])]| {
+            self.recovered_volumes().iter().map(|volume| self.ask_for(volume, keys)).collect()
+        };
         let mut were_there = Vec::with_capacity(keys.len());
         let mut parts = keys.chunks(together);
         let mut coming: Option<(_, Vec<Asked>)> = parts.next().map(|keys| (keys, ask(keys)));
@@ -158,11 +160,10 @@ impl Store {
             let read: Vec<Together> = asked.into_iter().map(Asked::wait).collect();
             // By device: its last commit covers those before it.
             let mut last: Vec<Awaited> = vec![None; read.len()];
-            for key in keys {
-                let hash = self.hash_to_delete(key)?;
+            for &(hash, key) in keys {
                 let home = self.home(hash, key).medium.number;
                 let stripe = self.lock_key(hash);
-                were_there.push(self.delete_held(hash, key, &read[home])?);
+                were_there.push(self.delete_held(hash, key, Some(&read[home]))?);
                 drop(stripe);
                 last[home] = self.settle_delete(hash, key)?.or(last[home].take());
             }
@@ -172,15 +173,14 @@ impl Store {
     }
 
     /// Asks a volume for what tells those of these keys from others whose home it is.
-    fn ask_for(&self, volume: &Arc<Volume>, keys: &[&[u8]]) -> Asked {
-        let is_own = |hash: KeyHash, key: &[u8]| self.home(hash, key).medium.number == volume.medium.number;
-        let own = keys.iter().map(|key| (self.hasher().key(key), *key)).filter(|(hash, key)| is_own(*hash, key));
+    fn ask_for(&self, volume: &Arc<Volume>, keys: &[(KeyHash, &[u8])]) -> Asked {
+        let own = keys.iter().filter(|(hash, key)| self.home(*hash, key).medium.number == volume.medium.number);
         let is_read = |hash: &KeyHash| volume.frames.deleted_unread(*hash).is_none();
-        Together::ask(&volume.catalog, own.map(|(hash, _)| hash).filter(is_read))
+        Together::ask(&volume.catalog, own.map(|(hash, _)| *hash).filter(is_read))
     }
 
     /// By the holder of the key's lock.
-    fn delete_held(&self, hash: KeyHash, key: &[u8], together: &Together) -> Result<bool> {
+    fn delete_held(&self, hash: KeyHash, key: &[u8], together: Option<&Together>) -> Result<bool> {
         let shared = self.shared();
         let mut found = false;
         if let Some(layout) = self.layout() {
@@ -200,7 +200,13 @@ impl Store {
     }
 
     /// Drops what a volume has of a key, and logs it.
-    fn delete_from(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8], together: &Together) -> Result<bool> {
+    fn delete_from(
+        &self,
+        volume: &Arc<Volume>,
+        hash: KeyHash,
+        key: &[u8],
+        together: Option<&Together>,
+    ) -> Result<bool> {
         // Before anything is dropped: a delete that failed leaves the object.
         if let Some(failure) = volume.log.commits.failure() {
             return Err(failure);

@@ -71,15 +71,7 @@ impl Keys {
         let store = self.store.clone();
         let pass = Pass::ended(store.clone(), entry);
         let ended = Self { store: store.clone(), pass, ready: Vec::new().into_iter(), listing: None, unreadable: 0 };
-        let mut own = std::mem::replace(self, ended);
-        let entry;
-        (*self, entry) = store
-            .spawn_blocking(move |_| {
-                let entry = own.next();
-                (own, entry)
-            })
-            .await;
-        entry
+        store.lend(self, ended, Self::next).await
     }
 
     /// Places looked at, and places in all, for a progress bar.
@@ -90,7 +82,7 @@ impl Keys {
 
 impl std::fmt::Debug for Keys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Keys").field("unreadable", &self.unreadable).finish_non_exhaustive()
+        f.debug_struct("Keys").field("unreadable", &self.unreadable()).finish_non_exhaustive()
     }
 }
 

@@ -111,10 +111,11 @@ impl<T> Pass<T> {
     }
 
     fn begin(&mut self, volume: &Volume) {
-        self.elsewhere.clear();
-        self.passed = volume.space.walked.begin(volume.space.count());
         if volume.catalog.places.is_some() {
             self.waiting = self.all_that_waits(volume);
+        } else {
+            self.elsewhere.clear();
+            self.passed = volume.space.walked.begin(volume.space.count());
         }
     }
 

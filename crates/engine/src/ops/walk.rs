@@ -75,22 +75,18 @@ impl Walk {
     pub async fn next_place_async(&mut self) -> Option<Vec<Found>> {
         let store = self.store.clone();
         let ended = Self { store: store.clone(), pass: Pass::ended(store.clone(), found), shard: SHARDS };
-        let mut own = std::mem::replace(self, ended);
-        let places;
-        (*self, places) = store
-            .spawn_blocking(move |_| {
-                // Where nothing is, it goes on: a hop from thread to thread takes longer.
-                let mut places = own.next_place();
-                for _ in 0..IN_A_ROW {
-                    if !places.as_ref().is_some_and(Vec::is_empty) {
-                        break;
-                    }
-                    places = own.next_place();
+        // Where nothing is, it goes on: a hop from thread to thread takes longer.
+        let next = |own: &mut Self| {
+            let mut places = own.next_place();
+            for _ in 0..IN_A_ROW {
+                if !places.as_ref().is_some_and(Vec::is_empty) {
+                    break;
                 }
-                (own, places)
-            })
-            .await;
-        places
+                places = own.next_place();
+            }
+            places
+        };
+        store.lend(self, ended, next).await
     }
 }
 

@@ -17,11 +17,10 @@ use crate::{base::medium::Begun, cache::catalog::Catalog, index::Location, space
 const HEAD: usize = 512;
 
 /// Beginnings of frames of one volume.
-#[derive(Default)]
 pub(crate) struct Together {
     /// By their grains: the cluster, and bytes that begin with the frame.
     read: HashMap<u64, (u32, Bytes)>,
-    asked: Option<Arc<Passed>>,
+    asked: Arc<Passed>,
 }
 
 /// What is under way of them.
@@ -39,7 +38,7 @@ impl Together {
         let (cluster, bytes) = self.read.get(&grain)?;
         let header = Header::decode(bytes).ok().filter(|header| header.kind == Kind::Whole)?;
         let is_own = bytes.get(HEADER..header.meta_start()) == Some(key);
-        (is_own && self.asked.as_ref()?.has(*cluster)).then_some(header)
+        (is_own && self.asked.has(*cluster)).then_some(header)
     }
 
     /// Asks for the beginnings of what these keys' entries lead to on the device, where that is clusters.
@@ -76,6 +75,6 @@ impl Asked {
         let frame = |(bytes, (grain, cluster, skip)): (Option<AlignedBuf>, _)| {
             Some((grain, (cluster, bytes?.into_bytes().slice(skip..))))
         };
-        Together { read: read.filter_map(frame).collect(), asked: Some(self.asked) }
+        Together { read: read.filter_map(frame).collect(), asked: self.asked }
     }
 }

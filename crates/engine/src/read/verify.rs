@@ -114,13 +114,13 @@ impl Frames {
 
     /// The entry whose frame has this key, found by reading frames.
     pub(crate) fn verified(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {
-        self.verified_of(&Together::default(), hash, key, kind)
+        self.verified_of(None, hash, key, kind)
     }
 
-    /// The same with frames that were read already.
+    /// The same with what was read already.
     pub(crate) fn verified_of(
         &self,
-        together: &Together,
+        together: Option<&Together>,
         hash: KeyHash,
         key: &[u8],
         kind: Kind,
@@ -131,7 +131,7 @@ impl Frames {
         let mut unread = Vec::new();
         while let Some(entry) = candidates.pop() {
             let known = match entry.location() {
-                Location::OnDisk { grain } if kind == Kind::Whole => together.own(grain, key),
+                Location::OnDisk { grain } if !chunk => together.and_then(|together| together.own(grain, key)),
                 _ => None,
             };
             let (mut manifest, mut own_header) = (None, known);
