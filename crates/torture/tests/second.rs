@@ -148,6 +148,10 @@ fn no_seed_that_found_something_is_violated() {
     found(&[(140_009_569, "hummingbird")]);
     // Of the oracle: a replaced version, which a crash brought back in a cluster that had been given away.
     found(&[(142_023_041, "hummingbird")]);
+    // Places of their own: what another key of the same place in the index had pushed out, and what an opening could
+    // not read, left an older version that a crash brought back.
+    // Of the oracle: what a fetch put, and a device that lies lost.
+    found(&[(183_017_900, "buddy"), (183_007_660, "buddy")]);
     // By a plan of the first edition a replaced version was shown: a sync error, then a power failure at the superblock
     // that follows.
     tortured(std::iter::once(Plan::new(225_753_455_312_465, None)));

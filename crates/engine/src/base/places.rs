@@ -84,6 +84,8 @@ pub trait Places: Send + Sync {
     /// Whether the object there has the key of this hash, all bits of it, and is no part of a large one, as far as that
     /// can be known without a look at it. Then a delete drops it unread.
     fn is_known_whole(&self, grain: u64, hash: KeyHash) -> bool;
+    /// Whether the object there is known to have another key than that of this hash, of which the index keeps 64 bits.
+    fn is_of_another(&self, grain: u64, hash: KeyHash) -> bool;
     /// The object there was read for a get.
     fn note_use(&self, grain: u64);
     /// One step of making room ahead of need. Returns whether there was anything to do.

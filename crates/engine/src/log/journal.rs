@@ -42,6 +42,11 @@ impl Journal {
         self.pending.push(record);
     }
 
+    /// Takes what another one was told and has not written.
+    pub(crate) fn take_over(&mut self, other: &mut Self) {
+        other.pending.drain(..).for_each(|record| self.push(record));
+    }
+
     /// Deletes that a crash may cost.
     pub(crate) fn volatile_deletes(&self) -> u64 {
         self.deletes + self.taken

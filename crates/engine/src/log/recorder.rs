@@ -78,9 +78,11 @@ impl Log {
         }
     }
 
-    /// Goes on where recovery found that the journal ends; before anything is recorded.
-    pub(crate) fn go_on_with(&self, journal: Journal) {
-        *self.journal.lock() = journal;
+    /// Goes on where recovery found that the journal ends. What recovery recorded itself is told first.
+    pub(crate) fn go_on_with(&self, mut journal: Journal) {
+        let mut of_opening = self.journal.lock();
+        journal.take_over(&mut of_opening);
+        *of_opening = journal;
     }
 
     /// The superblock as it was written last.

@@ -205,7 +205,8 @@ impl Store {
         'again: while query.tries < TRIES {
             query.tries += 1;
             for entry in volume.catalog.index.touch(hash) {
-                if query.passed.iter().any(|passed| passed.same(entry)) {
+                let is_passed = query.passed.iter().any(|passed| passed.same(entry));
+                if is_passed || volume.frames.is_of_another(entry, query.hash) {
                     continue;
                 }
                 match entry.location() {
@@ -334,7 +335,7 @@ impl Store {
         let hash = query.hash;
         let _stripe = self.lock_key(hash);
         let volume = &self.recovered_volumes()[query.home];
-        if !volume.catalog.index.candidates(hash.short()).is_empty() {
+        if !volume.frames.candidates(hash).is_empty() {
             return;
         }
         add(&self.shared().counters.damaged, 1);

@@ -22,7 +22,7 @@ use crate::{
     base::{medium::Medium, stats::add},
     cache::catalog::Catalog,
     cache::leases::{KEPT, Left},
-    index::{IndexEntry, Location},
+    index::{Candidates, IndexEntry, Location},
     read::together::Together,
     shared::Shared,
 };
@@ -64,15 +64,32 @@ impl Frames {
         self.shared.leases.drop_over(self.medium.number, |left| self.drop_chunks_now(left.parent, left.manifest))
     }
 
+    /// The entries that may be of this key, newest last: those of its place in the index, but for what a table of
+    /// places knows to be of another key.
+    pub(crate) fn candidates(&self, hash: KeyHash) -> Candidates {
+        let mut candidates = self.catalog.index.candidates(hash.short());
+        candidates.retain(|entry| !self.is_of_another(*entry, hash));
+        candidates
+    }
+
+    /// Whether a table of places says that what an entry leads to has another key than this.
+    pub(crate) fn is_of_another(&self, entry: IndexEntry, hash: KeyHash) -> bool {
+        match (&self.catalog.places, entry.location()) {
+            (Some(places), Location::OnDisk { grain }) => places.is_of_another(grain, hash),
+            _ => false,
+        }
+    }
+
     /// The entry that a put of this key replaces. A cache takes any that fits: with the rare other key of
     /// the same place it loses an object, as by eviction: 8 puts of 120,000 did; and it drops the others
-    /// that recovery may have found there, for one of them may be an older version of this key. A store makes
+    /// that recovery may have found there, for one of them may be an older version of this key. Where objects have
+    /// places of their own it does not: no record would tell that the other key's newest version left. A store makes
     /// sure, by reading, and so does a cache whose listener is to hear of each object that leaves; where nothing of the
     /// place can be read, they drop the others too.
     pub(crate) fn own(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {
         match self.shared.options.mode {
             Mode::Cache if self.shared.options.eviction_listener.is_none() => {
-                let mut candidates = self.catalog.index.candidates(hash.short());
+                let mut candidates = self.candidates(hash);
                 let entry = candidates.pop();
                 for other in candidates {
                     self.catalog.drop_entry(hash.short(), other);
@@ -126,7 +143,7 @@ impl Frames {
         kind: Kind,
     ) -> Result<Option<CurrentEntry>> {
         let chunk = kind == Kind::Chunk;
-        let mut candidates = self.catalog.index.candidates(hash.short());
+        let mut candidates = self.candidates(hash);
         // They lead nowhere, whichever key's they are; one is this key's only if no other is.
         let mut unread = Vec::new();
         while let Some(entry) = candidates.pop() {
@@ -156,7 +173,7 @@ impl Frames {
             };
             if self.catalog.index.find(hash.short(), entry.location()).is_none() {
                 // It moved while it was looked at: a buffer was retired, or a cluster read in.
-                candidates = self.catalog.index.candidates(hash.short());
+                candidates = self.candidates(hash);
                 unread.clear();
             } else if is_own {
                 return Ok(Some(CurrentEntry { manifest, header: own_header, ..CurrentEntry::unread(entry) }));

@@ -321,10 +321,12 @@ impl InPlace {
                 }
                 Found::Nothing => receipt.dropped.torn += 1,
                 // A get would take any intact frame of the key that lies there, and a torn write may have left an older
-                // one; while this one, if it is whole, forbids all before it.
+                // one; while this one, if it is whole, forbids all before it. The log must say so before its slots are
+                // another's: then the next opening finds no trace of it, and may find an older one.
                 Found::Unread => {
                     receipt.dropped.unread += 1 + rivals.len() as u64;
                     rivals.clear();
+                    self.log.record(Record::Delete { hash: claim.row.hash, generation: claim.generation });
                     return Ok(None);
                 }
             }

@@ -86,6 +86,10 @@ impl Places for InPlace {
         self.extents.is_known_whole(slot_of(grain), hash.0)
     }
 
+    fn is_of_another(&self, grain: u64, hash: KeyHash) -> bool {
+        self.extents.is_of_another(slot_of(grain), hash.0)
+    }
+
     fn note_use(&self, grain: u64) {
         self.extents.touch(slot_of(grain));
     }

@@ -23,5 +23,6 @@ mod steps;
 mod tables;
 mod torn;
 mod unlucky;
+mod untold;
 mod verbs;
 mod vouched;

@@ -207,9 +207,17 @@ impl Extents {
 
     /// Whether the object at this slot has the key of this hash, and is known to be whole.
     pub(crate) fn is_known_whole(&self, slot: u32, hash: u128) -> bool {
+        self.row_at(slot).is_some_and(|row| row.used & WHOLE != 0 && row.place().hash == hash)
+    }
+
+    /// Whether the object at this slot has another key than that of this hash.
+    pub(crate) fn is_of_another(&self, slot: u32, hash: u128) -> bool {
+        self.row_at(slot).is_some_and(|row| row.place().hash != hash)
+    }
+
+    fn row_at(&self, slot: u32) -> Option<Row> {
         let table = self.table.lock();
-        let row = table.at.get(&mixed(slot)).map(|id| table.rows[*id as usize]);
-        row.is_some_and(|row| row.used & WHOLE != 0 && row.place().hash == hash)
+        table.at.get(&mixed(slot)).map(|id| table.rows[*id as usize])
     }
 
     /// The object at this slot is no longer in use; returns whether one was.

@@ -1,0 +1,123 @@
+//! Where objects have places of their own, the log alone tells after a crash which version of a key stands. What leaves
+//! without a new version of its key is told there before others have its place, or an older version shows.
+
+use std::{collections::HashMap, sync::Arc};
+
+use picaflor::{
+    Mode, Options, Store,
+    device::{AlignedBuf, Device, MemoryDevice},
+};
+use picaflor_common::Hasher;
+use picaflor_format::{BLOCK, zone::SLOT};
+use picaflor_sim::{Fault, FaultyDevice, Rule, kill};
+
+use crate::common::{IN_PLACE, MIB, body, by_hand, key, memory, read};
+
+/// Bytes of the older version, whose place is too small for the others, and of the newer one.
+const OLDER: usize = 300;
+const NEWER: usize = 30_000;
+
+/// Keys of what lies before the older version and behind it, so that its place stays too small.
+const NEIGHBOURS: [u64; 2] = [90, 91];
+
+/// Rows that tell by a log.
+fn told() -> impl Iterator<Item = &'static str> {
+    IN_PLACE.into_iter().filter(|preset| *preset != "buddy-scan")
+}
+
+fn cache(preset: &str, device: Arc<dyn Device>) -> Options {
+    by_hand(preset, device).mode(Mode::Cache)
+}
+
+fn place_of(device: &MemoryDevice, body: &[u8]) -> u64 {
+    let mut image = AlignedBuf::zeroed(device.capacity() as usize);
+    device.read(0, &mut image).unwrap();
+    image.windows(body.len()).position(|bytes| bytes == body).expect("it is on the device") as u64
+}
+
+fn put(store: &Store, key: &[u8], seed: u64, len: usize) {
+    store.put(key, &body(seed, len)).unwrap();
+    store.flush().unwrap();
+}
+
+/// Puts both versions.
+fn put_both(store: &Store, own: &[u8]) {
+    put(store, &key(NEIGHBOURS[0]), 90, OLDER);
+    put(store, own, 1, OLDER);
+    put(store, &key(NEIGHBOURS[1]), 91, OLDER);
+    put(store, own, 2, NEWER);
+}
+
+/// Puts others until one of them has the place of the newer version, which is `at`. Returns whether one got it.
+fn give_its_place_away(store: &Store, device: &MemoryDevice, at: u64) -> bool {
+    let is_there = || {
+        let mut block = AlignedBuf::zeroed(BLOCK);
+        device.read(at / SLOT * SLOT, &mut block).unwrap();
+        block[(at % SLOT) as usize..][..100] == body(2, NEWER)[..100]
+    };
+    for i in 100..800 {
+        if !is_there() {
+            return true;
+        }
+        store.put(&key(i), &body(i, NEWER)).unwrap();
+        // No checkpoint: it would know nothing of the older version. What lies around that stays.
+        NEIGHBOURS.iter().for_each(|i| assert!(store.get(&key(*i)).unwrap().is_some()));
+        if i % 8 == 0 {
+            store.flush().unwrap();
+        }
+    }
+    false
+}
+
+/// Two keys of one place in an index of this size: of its 64 bits the index looks at these.
+fn twins() -> [Vec<u8>; 2] {
+    let mut seen = HashMap::new();
+    for i in 0.. {
+        let hash = Hasher::new(7).key(&key(i)).short();
+        if let Some(other) = seen.insert((hash >> 62, hash & 0xff_ffff), i) {
+            return [key(other), key(i)];
+        }
+    }
+    unreachable!("there are more keys than places")
+}
+
+#[test]
+fn another_key_of_its_place_in_the_index_brings_no_older_version_back() {
+    let [own, other] = twins();
+    for preset in told() {
+        let device = memory(8 * MIB, 512);
+        let options = cache(preset, device.clone());
+        let store = Store::open(options.clone()).unwrap();
+        put_both(&store, &own);
+        let at = place_of(&device, &body(2, NEWER));
+        put(&store, &other, 3, OLDER);
+        give_its_place_away(&store, &device, at);
+        store.flush().unwrap();
+        kill(store);
+        let store = Store::open(options).unwrap();
+        let shown = read(&store, &own).map(|body| body.len());
+        assert_ne!(shown, Some(OLDER), "{preset}");
+    }
+}
+
+#[test]
+fn a_version_that_an_opening_could_not_read_leaves_for_good() {
+    for preset in told() {
+        let inner = memory(8 * MIB, 512);
+        let device = FaultyDevice::new(inner.clone(), 3);
+        let options = cache(preset, Arc::new(device.clone()));
+        let store = Store::open(options.clone()).unwrap();
+        put_both(&store, &key(1));
+        let at = place_of(&inner, &body(2, NEWER));
+        kill(store);
+        device.add(Rule::since(Fault::ReadError, 1).within(at..at + 1));
+        let store = Store::open(options.clone()).unwrap();
+        assert_eq!(store.receipt().volumes[0].dropped.unread, 2, "{preset}");
+        device.clear_rules();
+        assert!(give_its_place_away(&store, &inner, at), "{preset}");
+        store.flush().unwrap();
+        kill(store);
+        let shown = read(&Store::open(options).unwrap(), &key(1)).map(|body| body.len());
+        assert_eq!(shown, None, "{preset}");
+    }
+}
