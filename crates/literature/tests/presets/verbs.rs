@@ -128,18 +128,21 @@ fn memory_keeps_what_was_asked_for_last() {
     assert!(matches!(store.try_get(b"past"), TryGet::OnDevice));
 }
 
-/// The entry of some went to another key of its place; as long as they are in memory they are there.
+/// On the ring the entry of some goes to another key of its place; as long as they are in memory they are there. Places
+/// of their own say whose they are.
 #[test]
 fn a_delete_says_truly_whether_gets_found_the_object() {
     const COUNT: u64 = 80_000;
-    let store = Store::open(by_hand("buddy", memory(512 * MIB, 4096)).mode(Mode::Cache).memory(256 * MIB)).unwrap();
-    (0..COUNT).for_each(|i| store.put(&key(i), &body(i, 100)).unwrap());
-    let displaced = COUNT - store.stats().objects;
-    assert!((1..60).contains(&displaced), "{displaced} of {COUNT} puts took another key's entry");
-    for i in 0..COUNT {
-        let was_there = store.get(&key(i)).unwrap().is_some();
-        assert_eq!(store.delete(&key(i)).unwrap(), was_there, "{i}");
-        assert!(!store.delete(&key(i)).unwrap());
+    for (preset, most) in [("picaflor", 60), ("buddy", 0)] {
+        let store = Store::open(by_hand(preset, memory(512 * MIB, 4096)).mode(Mode::Cache).memory(256 * MIB)).unwrap();
+        (0..COUNT).for_each(|i| store.put(&key(i), &body(i, 100)).unwrap());
+        let displaced = COUNT - store.stats().objects;
+        assert!((most.min(1)..=most).contains(&displaced), "{preset}: {displaced} of {COUNT} took another key's entry");
+        for i in 0..COUNT {
+            let was_there = store.get(&key(i)).unwrap().is_some();
+            assert_eq!(store.delete(&key(i)).unwrap(), was_there, "{preset} {i}");
+            assert!(!store.delete(&key(i)).unwrap());
+        }
     }
 }
 
