@@ -30,8 +30,8 @@ pub(crate) struct Arguments {
     /// Engines, by name; all of this build by default
     #[arg(long, value_delimiter = ',')]
     engines: Vec<String>,
-    /// Works: load, get, zipf, churn, cache, full, delete, large, durable, reopen, warm; of the durable table put,
-    /// get, delete, churn, reopen; all by default
+    /// Works: load, get, zipf, churn, cache, full, near, delete, large, durable, reopen, warm; of the durable table
+    /// put, get, delete, churn, reopen; all by default
     #[arg(long, value_delimiter = ',')]
     works: Vec<String>,
     /// Rounds; the report shows medians

@@ -24,7 +24,7 @@ use crate::{
     engines::{self, Config, Table},
     fio::Fio,
     work::{
-        Figures, Job, Work, bare,
+        By, Figures, Job, Work, bare,
         durable::Verb,
         reopen::{MEMORY, READY},
     },
@@ -47,6 +47,13 @@ const LOAD_WRITTEN: &str = "load, blocks written before";
 
 /// The writers of a server: tasks that one thread runs.
 const DURABLE_TASKS: &str = "durable put, 8 writers, tasks of one thread";
+
+const GETS: [(&str, usize, By); 4] = [
+    ("get, 1 thread", 1, By::Threads),
+    ("get, 32 threads", 32, By::Threads),
+    ("get, 32 in flight", 32, By::Tasks),
+    ("get, 32 in flight, tokio", 32, By::Tokio),
+];
 
 /// foyer hangs on a device of few of its 16 MiB blocks.
 const LEAST_CAPACITY: u64 = 256 << 20;
@@ -195,8 +202,7 @@ impl<'a> Bench<'a> {
         if wants("get") {
             let many = fio.get(32)?;
             figures.push(("get, 1 thread", fio.get(1)?));
-            figures.push(("get, 32 threads", many.clone()));
-            figures.push(("get, 32 in flight", many));
+            figures.extend(GETS[1..].iter().map(|(name, ..)| (*name, many.clone())));
         }
         if wants("durable") {
             figures.push(("durable put, 1 writer", fio.durable(1)?));
@@ -256,6 +262,12 @@ impl<'a> Bench<'a> {
                 self.measure(name, &job, round)?;
             }
         }
+        if wants("near") && engine.starts_with(OURS) && !engines::evicts(engine) {
+            clear(folder)?;
+            let mut job = self.job(engine, folder, Work::Near);
+            job.config.capacity = self.total / 9 * 10;
+            self.measure("store at 90% live, objects replaced", &job, round)?;
+        }
         if wants("durable") {
             for writers in [1, 8] {
                 clear(folder)?;
@@ -294,14 +306,11 @@ impl<'a> Bench<'a> {
         let load = self.job(engine, folder, Work::Load);
         self.measure("load", &load, round)?;
         if get {
-            for (name, in_flight, asynchronous) in
-                [("get, 1 thread", 1, false), ("get, 32 threads", 32, false), ("get, 32 in flight", 32, true)]
-            {
-                if asynchronous && !engines::is_asynchronous(engine) {
-                    continue;
+            for (name, in_flight, by) in GETS {
+                if matches!(by, By::Threads) || engines::is_asynchronous(engine) {
+                    let job = self.job(engine, folder, Work::Get { in_flight, by });
+                    self.measure(name, &job, round)?;
                 }
-                let job = self.job(engine, folder, Work::Get { in_flight, asynchronous });
-                self.measure(name, &job, round)?;
             }
         }
         if zipf {

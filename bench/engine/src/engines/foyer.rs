@@ -96,6 +96,11 @@ impl Engine for Foyer {
         Ok(self.file.sync_data()?)
     }
 
+    fn gets_by_tokio(&self, in_flight: usize, asker: &mut dyn Asker) -> Result<bool> {
+        // Its runtime is one of tokio's anyway.
+        self.gets(in_flight, asker)
+    }
+
     fn gets(&self, in_flight: usize, asker: &mut dyn Asker) -> Result<bool> {
         let get = |id: u64, key: crate::data::Key| async move {
             let begin = Instant::now();

@@ -99,6 +99,10 @@ pub(crate) trait Engine: Send + Sync {
     fn gets(&self, _in_flight: usize, _asker: &mut dyn Asker) -> Result<bool> {
         Ok(false)
     }
+    /// The same by tasks of a tokio runtime of one thread. Whether the engine can.
+    fn gets_by_tokio(&self, _in_flight: usize, _asker: &mut dyn Asker) -> Result<bool> {
+        Ok(false)
+    }
     /// Puts from this many tasks of one thread until there is no more. Whether the engine can.
     fn puts(&self, _tasks: usize, _putter: &mut dyn Putter<'_>) -> Result<bool> {
         Ok(false)

@@ -55,6 +55,22 @@ impl Picaflor {
         }
         Ok(Some(whole.into()))
     }
+
+    async fn keep_in_flight(&self, gets: usize, asker: &mut dyn Asker) -> Result<()> {
+        let get = |id: u64, key: crate::data::Key| async move {
+            let begin = Instant::now();
+            (id, begin, self.get_whole(&key).await)
+        };
+        let mut running = FuturesUnordered::new();
+        loop {
+            while running.len() < gets {
+                let Some((id, key)) = asker.next() else { break };
+                running.push(get(id, key));
+            }
+            let Some((id, begin, found)) = running.next().await else { return Ok(()) };
+            asker.answer(id, begin.elapsed(), found?.as_deref());
+        }
+    }
 }
 
 impl Engine for Picaflor {
@@ -104,22 +120,14 @@ impl Engine for Picaflor {
     }
 
     fn gets(&self, in_flight: usize, asker: &mut dyn Asker) -> Result<bool> {
-        let get = |id: u64, key: crate::data::Key| async move {
-            let begin = Instant::now();
-            (id, begin, self.get_whole(&key).await)
-        };
         // Any executor would do; this one reads through a ring of its own.
-        ThreadRing::new()?.block_on(async {
-            let mut running = FuturesUnordered::new();
-            loop {
-                while running.len() < in_flight {
-                    let Some((id, key)) = asker.next() else { break };
-                    running.push(get(id, key));
-                }
-                let Some((id, begin, found)) = running.next().await else { return Ok(true) };
-                asker.answer(id, begin.elapsed(), found?.as_deref());
-            }
-        })
+        ThreadRing::new()?.block_on(self.keep_in_flight(in_flight, asker))?;
+        Ok(true)
+    }
+
+    fn gets_by_tokio(&self, in_flight: usize, asker: &mut dyn Asker) -> Result<bool> {
+        tokio::runtime::Builder::new_current_thread().build()?.block_on(self.keep_in_flight(in_flight, asker))?;
+        Ok(true)
     }
 
     fn puts(&self, tasks: usize, putter: &mut dyn Putter<'_>) -> Result<bool> {

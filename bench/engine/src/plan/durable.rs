@@ -6,7 +6,7 @@ use anyhow::Result;
 use bench_common::limit::MemoryLimit;
 
 use super::{Bench, DEVICE, LEAST_CAPACITY, clear, spawn, wait_for};
-use crate::work::{Work, durable::Verb, reopen::READY};
+use crate::work::{By, Work, durable::Verb, reopen::READY};
 
 pub(super) const OURS: &str = "picaflor-htod";
 
@@ -94,7 +94,7 @@ impl Bench<'_> {
             job.config.memory = part;
             job.door = limit.as_ref().map(MemoryLimit::door);
             for (name, in_flight) in [("1 thread", 1), ("8 threads", 8)] {
-                job.work = Work::Get { in_flight, asynchronous: false };
+                job.work = Work::Get { in_flight, by: By::Threads };
                 self.measure(&format!("get with 5% of the index in memory, {name}"), &job, round)?;
             }
         }

@@ -15,7 +15,7 @@ use bench_common::usage::Usage;
 use hdrhistogram::Histogram;
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
-use super::{Figures, Job, Seen, load, timed_get};
+use super::{Figures, Job, Seen, load, probe, timed_get};
 use crate::{
     data::{Data, KEY_LEN, key},
     engines::Engine,
@@ -43,33 +43,37 @@ pub(super) fn run(engine: &dyn Engine, data: &Data, job: &Job, writers: usize, r
     let load =
         Load { engine, data, next: AtomicU64::new(job.objects), recent: job.objects / 4, stop: AtomicBool::new(false) };
     load.round(job.time / 4, writers, readers)?;
-    let before = Usage::now();
-    let (puts, gets) = load.round(job.time, writers, readers)?;
-    let used = before.until_now();
-    let micros = |quantile| puts.latency.value_at_quantile(quantile) as f64 / 1e3;
-    let mut figures = Figures::from([
-        ("0 puts/s".into(), puts.latency.len() as f64 / used.seconds),
-        ("1 put p99 us".into(), micros(0.99)),
-        ("1 put p99.9 us".into(), micros(0.999)),
-        ("2 longest put ms".into(), puts.latency.max() as f64 / 1e6),
-        ("7 cores busy".into(), used.cpu / used.seconds),
-        ("8 bytes written/byte put".into(), used.written / puts.bytes as f64),
-    ]);
-    if readers > 0 {
-        let micros = |quantile| gets.latency.value_at_quantile(quantile) as f64;
-        anyhow::ensure!(gets.wrong == 0, "{} gets returned bytes of something else", gets.wrong);
-        figures.extend([
-            ("3 gets/s".into(), gets.gets() as f64 / used.seconds),
-            ("4 get p99 us".into(), micros(0.99)),
-            ("4 get p99.9 us".into(), micros(0.999)),
-            ("5 longest get ms".into(), gets.latency.max() as f64 / 1e3),
-            ("6 hit %".into(), 100.0 * gets.hits as f64 / gets.gets() as f64),
-        ]);
-    }
-    Ok(figures)
+    probe::beside(&job.config.folder, || load.measured(job.time, writers, readers))
 }
 
 impl Load<'_> {
+    fn measured(&self, time: Duration, writers: usize, readers: usize) -> Result<Figures> {
+        let before = Usage::now();
+        let (puts, gets) = self.round(time, writers, readers)?;
+        let used = before.until_now();
+        let micros = |quantile| puts.latency.value_at_quantile(quantile) as f64 / 1e3;
+        let mut figures = Figures::from([
+            ("0 puts/s".into(), puts.latency.len() as f64 / used.seconds),
+            ("1 put p99 us".into(), micros(0.99)),
+            ("1 put p99.9 us".into(), micros(0.999)),
+            ("2 longest put ms".into(), puts.latency.max() as f64 / 1e6),
+            ("7 cores busy".into(), used.cpu / used.seconds),
+            ("8 bytes written/byte put".into(), used.written / puts.bytes as f64),
+        ]);
+        if readers > 0 {
+            let micros = |quantile| gets.latency.value_at_quantile(quantile) as f64;
+            anyhow::ensure!(gets.wrong == 0, "{} gets returned bytes of something else", gets.wrong);
+            figures.extend([
+                ("3 gets/s".into(), gets.gets() as f64 / used.seconds),
+                ("4 get p99 us".into(), micros(0.99)),
+                ("4 get p99.9 us".into(), micros(0.999)),
+                ("5 longest get ms".into(), gets.latency.max() as f64 / 1e3),
+                ("6 hit %".into(), 100.0 * gets.hits as f64 / gets.gets() as f64),
+            ]);
+        }
+        Ok(figures)
+    }
+
     /// All writers and readers for so long.
     fn round(&self, time: Duration, writers: usize, readers: usize) -> Result<(Puts, Seen)> {
         self.stop.store(false, Ordering::Relaxed);

@@ -9,26 +9,24 @@ use anyhow::{Result, bail};
 use bench_common::usage::Usage;
 use rand::{SeedableRng, rngs::SmallRng};
 
-use super::{Figures, Job, Seen, timed_get};
+use super::{By, Figures, Job, Seen, timed_get};
 use crate::{
     data::{Chooser, Data, Key, key},
     engines::{Asker, Engine},
 };
 
-pub(super) fn run(
-    engine: &dyn Engine,
-    data: &Data,
-    job: &Job,
-    in_flight: usize,
-    asynchronous: bool,
-) -> Result<Figures> {
+pub(super) fn run(engine: &dyn Engine, data: &Data, job: &Job, in_flight: usize, by: By) -> Result<Figures> {
     let chooser = Chooser::Uniform(job.objects);
     let before = Usage::now();
     let end = Instant::now() + job.time;
     let mut seen = Seen::new();
-    if asynchronous {
+    if !matches!(by, By::Threads) {
         let mut random = Random { data, chooser: &chooser, random: SmallRng::seed_from_u64(0), end, seen: &mut seen };
-        if !engine.gets(in_flight, &mut random)? {
+        let can = match by {
+            By::Tokio => engine.gets_by_tokio(in_flight, &mut random)?,
+            _ => engine.gets(in_flight, &mut random)?,
+        };
+        if !can {
             bail!("{} has no asynchronous get", job.engine);
         }
     } else {

@@ -9,6 +9,8 @@ mod full;
 mod get;
 mod large;
 mod load;
+mod near;
+mod probe;
 pub(crate) mod reopen;
 mod site;
 mod warm;
@@ -32,11 +34,13 @@ pub(crate) enum Work {
     /// Put every object once, one after the other, and flush.
     Load,
     /// Get objects at random for a while.
-    Get { in_flight: usize, asynchronous: bool },
+    Get { in_flight: usize, by: By },
     /// Get and put by Zipf's law; with `fill`, put what was missed, and load everything first.
     Zipf { threads: usize, fill: bool },
     /// Put new objects into a full device, and get the recent ones beside.
     Full { writers: usize, readers: usize },
+    /// Replace objects of a store near full.
+    Near,
     /// Put everything, then delete it.
     Delete,
     /// Put large objects, then read them from the device.
@@ -59,6 +63,17 @@ pub(crate) enum Work {
     Site,
     /// Open and do nothing.
     Idle,
+}
+
+/// Who keeps gets in flight.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) enum By {
+    /// Threads that block.
+    Threads,
+    /// Tasks of one thread, in the way that an engine likes best.
+    Tasks,
+    /// Tasks of a tokio runtime of one thread, which knows nothing of the engine.
+    Tokio,
 }
 
 /// An order to a process.
@@ -94,9 +109,10 @@ pub(crate) fn run(job: &Job) -> Result<()> {
     let open = || engines::open(&job.engine, &job.config);
     let figures = match job.work {
         Work::Load => load::run(&*open()?, &data, job)?,
-        Work::Get { in_flight, asynchronous } => get::run(&*open()?, &data, job, in_flight, asynchronous)?,
+        Work::Get { in_flight, by } => get::run(&*open()?, &data, job, in_flight, by)?,
         Work::Zipf { threads, fill } => zipf::run(&*open()?, &data, job, threads, fill)?,
         Work::Full { writers, readers } => full::run(&*open()?, &data, job, writers, readers)?,
+        Work::Near => near::run(&*open()?, &data, job)?,
         Work::Delete => delete::run(&*open()?, &data, job)?,
         Work::Large => large::run(&*open()?, &data, job)?,
         Work::Churn { age } => churn::run(&*open()?, &data, job, age)?,
