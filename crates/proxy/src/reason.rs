@@ -226,6 +226,26 @@ reasons! {
 }
 
 reasons! {
+    /// What became of a slice of a large object that an answer wanted.
+    SliceOutcome {
+        /// It was in the store.
+        Hit => "hit",
+        /// This answer had the origin asked for it.
+        Miss => "miss",
+        /// Another answer had.
+        Collapsed => "collapsed",
+        /// The origin has another version by now, or none.
+        Changed => "changed",
+        /// The origin did not send it, but something that says nothing of the object.
+        Refused => "refused",
+        /// The origin failed.
+        Failed => "failed",
+        /// It is not in the store, and the client wants nothing of the origin.
+        OnlyIfCached => "only-if-cached",
+        /// A first one whose origin gives it no strong validator, or does not let it be stored: the whole is asked for.
+        Unfit => "unfit",
+    }
+
     /// Why a handshake with a client failed.
     TlsFailure {
         /// It does not begin as TLS does: HTTP, mostly.
