@@ -26,6 +26,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod access;
 mod admin;
 mod body;
 mod certs;

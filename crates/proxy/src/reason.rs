@@ -156,6 +156,8 @@ reasons! {
         ForwardClient => "forward-client",
         /// The forward side asks for the credentials of a user (`forward.users`), and there are none, or wrong ones.
         Credentials => "credentials",
+        /// No entry of `forward.access` lets it go there.
+        ForwardAccess => "forward-access",
         /// Forwarding is off.
         ForwardOff => "forward-off",
         /// CONNECT to a port outside `forward.connect_ports`.
@@ -174,6 +176,8 @@ reasons! {
         OnlyIfCached => "only-if-cached",
         /// `https` URLs are reached through CONNECT.
         Scheme => "scheme",
+        /// An extended CONNECT (RFC 8441) to a protocol that it may not switch to.
+        UpgradeProtocol => "upgrade-protocol",
         /// The client has `limits.connections_per_client`.
         ClientConnections => "client-connections",
         /// A client of HTTP/2 that resets what it has just asked for, again and again.

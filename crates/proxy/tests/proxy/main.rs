@@ -7,6 +7,7 @@ mod certs;
 mod collapse;
 mod connection;
 mod esi;
+mod extended;
 mod forward;
 mod front;
 mod half;

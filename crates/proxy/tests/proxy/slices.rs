@@ -127,7 +127,8 @@ fn what_became_of_each_slice_is_counted() {
         assert!(text.contains(&line), "{line}{text}");
     }
     // One that cannot be told from another version is asked for as a whole.
-    let weak = Nginx::start("location / { add_header Cache-Control max-age=600; etag off; add_header ETag 'W/\"e\"'; }");
+    let weak =
+        Nginx::start("location / { add_header Cache-Control max-age=600; etag off; add_header ETag 'W/\"e\"'; }");
     weak.file("large", &old);
     let proxy = before(&weak);
     let url = format!("http://{}/large", proxy.address);
