@@ -19,6 +19,7 @@ mod mirrors;
 mod nginx;
 mod origin_http2;
 mod origin_tls;
+mod packaging;
 mod purge;
 mod ranges;
 mod redirects;
