@@ -88,6 +88,9 @@ fn read(low: &LowAccess, users: Option<&[&str]>) -> Result<Entry, BadEntry> {
         }
     }
     for host in low.hosts.iter().flatten() {
+        if let Some(domain) = host.strip_prefix('.') {
+            return Err(("hosts", format!("`{host}` matches no host; give `{domain}` and `*.{domain}`")));
+        }
         let is_address = host.starts_with('[') && host.ends_with(']');
         if host.is_empty() || host.contains(['/', ' ', '@']) || (host.contains(':') && !is_address) {
             let why = format!("`{host}` is no host, such as example.org, *.example.org or [::1]; ports go into ports");
@@ -153,6 +156,7 @@ mod tests {
             ("action = \"allow\"\nports = []", "ports"),
             ("action = \"allow\"\nhosts = [\"http://a\"]", "hosts"),
             ("action = \"allow\"\nhosts = [\"a:80\"]", "hosts"),
+            ("action = \"allow\"\nhosts = [\".a\"]", "hosts"),
         ] {
             assert_eq!(access(&format!("[[forward.access]]\n{text}\n")).unwrap_err().0, key, "{text}");
         }

@@ -1,7 +1,7 @@
 //! A new configuration while the proxy runs: rules, certificates and keys, how TLS is offered, who may go where, and
 //! the files of users and of authorities by which origins and clients are trusted. Everything else is taken by a
-//! restart, and a configuration in which it has changed is refused as a whole, by the names of its keys: so what runs is
-//! always what some file said.
+//! restart, and a configuration in which it has changed is refused as a whole, by the names of its keys: so what runs
+//! is always what some file said.
 //!
 //! What is new is read and checked before anything of it is taken; connections go on with what they have.
 
