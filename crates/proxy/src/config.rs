@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub use file::ConfigError;
 pub use ipnet::IpNet;
 pub(crate) use resolve::rules;
-pub use tables::{LowCertificate, LowOrigin, LowRule};
+pub use tables::{AccessAction, LowAccess, LowCertificate, LowOrigin, LowRule};
 pub use units::{ClientDirectives, Deletes, Size, Span, durability};
 
 macro_rules! low {
@@ -84,6 +84,8 @@ low! {
         connect_ports: Vec<u16>,
         /// File of users, `NAME:HASH` a line, whose passwords or tokens clients have to send; default: they need none.
         users: PathBuf,
+        /// `[[forward.access]]`, any number: who may go where; default: all everywhere.
+        access: Vec<LowAccess>,
     }
     /// `[front]`.
     LowFront {
@@ -357,6 +359,9 @@ pub struct ForwardConfig {
     /// File of the users whose requests are served; all are, without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub users: Option<PathBuf>,
+    /// Who may go where.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub access: Vec<LowAccess>,
 }
 
 /// See [`LowFront`].
@@ -498,7 +503,8 @@ impl Low {
         keys.extend(self.cache.differing(&new.cache, "cache"));
         keys.extend(self.limits.differing(&new.limits, "limits"));
         keys.extend(self.log.differing(&new.log, "log"));
-        keys.retain(|key| !matches!(key.as_str(), "tls.certificate" | "tls.min_version" | "tls.http2"));
+        let taken = ["forward.access", "tls.certificate", "tls.min_version", "tls.http2"];
+        keys.retain(|key| !taken.contains(&key.as_str()));
         keys
     }
 }

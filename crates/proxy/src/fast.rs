@@ -186,9 +186,8 @@ impl FastIo {
     /// The key of a request that may be answered here.
     fn make_key(&mut self, plain: &Plain<'_, '_>) -> Option<()> {
         let proxy = &*self.worker.proxy;
-        // Whose request it is the slow path sees.
-        let forward = &proxy.config.forward;
-        let side = (&*self.conn, &proxy.origins, forward.enabled && forward.users.is_none());
+        // Whose request it is, and whether it may go there, the slow path sees.
+        let side = (&*self.conn, &proxy.origins, proxy.config.forward.enabled && proxy.accounts.is_open());
         plain_key(&mut self.key, plain, side)
     }
 

@@ -29,7 +29,7 @@ use crate::{
     origin::{self, Arriving, Interim},
     proxy::{Proxy, Worker},
     purge::{sequence::Begun, tags, taking},
-    reason::{Broken, NoAnswer, NotStored},
+    reason::{Broken, NoAnswer, NotStored, SliceOutcome},
     rules::{
         self, Policy,
         admit::{self, Exchange},
@@ -185,6 +185,9 @@ async fn part_or_whole(
             }
             Came::Less => first = Some(First::look(asked.size)),
             Came::Unfit => {}
+        }
+        if first.is_none() {
+            job.worker.counters.slices.one(SliceOutcome::Unfit);
         }
         drop(response);
         (sent, result) = job.ask(&job.headers(first.as_ref())).await;

@@ -6,6 +6,7 @@
 //! * A client that opens streams and resets them at once has the origins asked for nothing; when it does so too often,
 //!   its connection ends ([`Denied::RapidReset`]).
 //! * A stream whose client gives no room for what is to be sent ends as a connection does that takes nothing.
+//! * An extended CONNECT (RFC 8441) is what an upgrade is by HTTP/1.1, and is offered where one may be let through.
 //! * What an origin says ahead of its answer (103) is not passed on: hyper has no way for it.
 
 use std::{
@@ -23,7 +24,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
 use http_body::{Frame, SizeHint};
-use hyper::{body::Incoming, rt::Executor, server::conn::http2, service::Service};
+use hyper::{body::Incoming, ext::Protocol, rt::Executor, server::conn::http2, service::Service};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::{
@@ -65,8 +66,13 @@ pub(crate) async fn serve(
     let io = Watched { stream, conn: conn.clone(), worker: worker.clone() };
     let streams = Streams { next: Arc::default(), conn: conn.clone() };
     let most = u32::try_from(worker.proxy.config.limits.streams).unwrap_or(u32::MAX);
+    let may_upgrade = worker.proxy.origins.all().next().is_some() && worker.proxy.rules.may_upgrade();
     let service = Http2 { worker, conn, left, streams: streams.clone(), resets: Arc::default() };
-    let connection = http2::Builder::new(streams)
+    let mut builder = http2::Builder::new(streams);
+    if may_upgrade {
+        builder.enable_connect_protocol();
+    }
+    let connection = builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(most)
         .max_header_list_size(LONGEST_HEAD as u32)
@@ -128,7 +134,12 @@ pub(crate) fn as_http1<B>(request: &mut Request<B>) -> Result<(), Denied> {
         request.headers_mut().insert(header::HOST, named);
     }
     join_cookies(request.headers_mut())?;
-    if request.method() == Method::CONNECT {
+    if let Some(protocol) = request.extensions().get::<Protocol>() {
+        let protocol = HeaderValue::from_bytes(protocol.as_ref()).map_err(|_| Denied::Malformed)?;
+        *request.method_mut() = Method::GET;
+        request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        request.headers_mut().insert(header::UPGRADE, protocol);
+    } else if request.method() == Method::CONNECT {
         return Ok(());
     }
     let path = uri.path_and_query().cloned().ok_or(Denied::BadTarget)?;
@@ -358,6 +369,16 @@ mod tests {
             request.headers_mut().append(*name, HeaderValue::from_static(value));
         }
         as_http1(&mut request).map(|()| (request.uri().to_string(), request.headers().clone()))
+    }
+
+    #[test]
+    fn an_extended_connect_is_an_upgrade() {
+        let mut request = Request::builder().method("CONNECT").uri("https://a.example/chat?x").body(()).unwrap();
+        request.extensions_mut().insert(Protocol::from_static("websocket"));
+        as_http1(&mut request).unwrap();
+        assert_eq!((request.method(), request.uri().to_string().as_str()), (&Method::GET, "/chat?x"));
+        let fields = [header::HOST, header::CONNECTION, header::UPGRADE].map(|name| request.headers()[name].clone());
+        assert_eq!(fields, ["a.example", "upgrade", "websocket"]);
     }
 
     #[test]

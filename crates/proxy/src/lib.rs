@@ -11,7 +11,8 @@
 //! | one fetch for many clients | `fills`, `fill`, `reader`, `fetch`, `life/collapse` |
 //! | a stored body that breaks off while it is sent | `rest` |
 //! | what is written into the store, and invalidated | `key`, `head`, `keep`, `purge` |
-//! | what clients may; how much, slowly | `target`, `dial::Guard`, `admin`, `users`; `connections`, `turns`, `pace` |
+//! | what clients may | `target`, `dial::Guard`, `admin`, `users`, `access` |
+//! | how much they may, how slowly | `connections`, `turns`, `pace` |
 //! | connections to origins | `dial`, `pool`, `origin` |
 //! | tunnels: CONNECT; WebSocket and other protocols | `life/connect`; `life/upgrade`, `upgrade`; `tunnel` |
 //! | large bodies that the kernel sends without copying | `mirrors` |
@@ -26,6 +27,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod access;
 mod admin;
 mod body;
 mod certs;

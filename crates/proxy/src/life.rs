@@ -24,6 +24,7 @@ use hyper::{body::Incoming, ext::ReasonPhrase};
 
 use self::ask::Ask;
 use crate::{
+    access::Going,
     body::{Body, Guard, Record},
     clock::unix_millis,
     conn::{Conn, Phase},
@@ -124,14 +125,16 @@ async fn answer(
         Ok(None) => connect::connect(worker, conn, request).await,
         Ok(Some(target)) => {
             let mut request = request;
-            let user = match user(worker, &target, request.headers()).await {
-                Ok(user) => user,
-                Err(why) => {
-                    worker.counters.denials.one(why);
-                    return denied(why);
-                }
-            };
+            let (user, refused) = user(worker, conn, &target, request.headers()).await;
+            if let Some(why) = refused {
+                worker.counters.denials.one(why);
+                return Answer { user, ..denied(why) };
+            }
             let wanted = upgrade::Wanted::of(&mut request, &target);
+            if wanted.is_none() && upgrade::is_extended(&request) {
+                worker.counters.denials.one(Denied::UpgradeProtocol);
+                return Answer { user, ..denied(Denied::UpgradeProtocol) };
+            }
             let (parts, body) = request.into_parts();
             let bypass = bypass(&parts, &target, &body);
             let client = target.action.esi.then(|| esi::Client::new(conn, &parts.headers));
@@ -159,9 +162,26 @@ async fn answer(
     }
 }
 
-/// Whose request it is, where that is asked.
-async fn user(worker: &Worker, target: &Target, headers: &HeaderMap) -> Result<Option<Arc<str>>, Denied> {
-    if target.side.is_for_origin() { Ok(None) } else { worker.proxy.accounts.of(headers).await }
+/// Whose request it is, where that is asked, and why it must not go where it is for.
+async fn user(
+    worker: &Worker,
+    conn: &Conn,
+    target: &Target,
+    headers: &HeaderMap,
+) -> (Option<Arc<str>>, Option<Denied>) {
+    if target.side.is_for_origin() {
+        return (None, None);
+    }
+    let accounts = &worker.proxy.accounts;
+    match accounts.of(headers).await {
+        Ok(user) => {
+            let (host, port) = target::parts(target.host());
+            let going = Going { user: user.as_deref(), client: conn.client, host, port };
+            let refused = accounts.may(&going).err();
+            (user, refused)
+        }
+        Err(why) => (None, Some(why)),
+    }
 }
 
 /// `None` is a tunnel.

@@ -11,7 +11,7 @@ use ::metrics::{describe_gauge, gauge};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::{Map, Value, json};
 
-use crate::reason::{Broken, Bypass, Denied, NoAnswer, NotStored, OriginFailure, Outcome, TlsFailure};
+use crate::reason::{Broken, Bypass, Denied, NoAnswer, NotStored, OriginFailure, Outcome, SliceOutcome, TlsFailure};
 
 /// A number that one thread writes and any thread reads.
 #[derive(Debug, Default)]
@@ -67,6 +67,7 @@ table!(Bypass);
 table!(Denied);
 table!(OriginFailure);
 table!(Broken);
+table!(SliceOutcome);
 table!(TlsFailure);
 
 /// Upper bounds of the histogram, in microseconds.
@@ -83,6 +84,7 @@ pub(crate) struct Counters {
     pub(crate) denials: Counts<Denied>,
     pub(crate) failures: Counts<OriginFailure>,
     pub(crate) broken: Counts<Broken>,
+    pub(crate) slices: Counts<SliceOutcome>,
     pub(crate) tls_failures: Counts<TlsFailure>,
     pub(crate) tls_handshakes: Counter,
     pub(crate) tls_resumed: Counter,
@@ -162,7 +164,7 @@ impl Total<'_> {
         T::all().into_iter().map(|(name, n)| (name, self.sum(|c| pick(c).0[n].get()))).collect()
     }
 
-    fn tables(&self) -> [Table; 7] {
+    fn tables(&self) -> [Table; 8] {
         [
             ("requests", "outcome", "Requests by outcome.", self.table(|c| &c.outcomes)),
             ("not_stored", "reason", "Responses not stored.", self.table(|c| &c.not_stored)),
@@ -175,6 +177,7 @@ impl Total<'_> {
                 "Bodies that ended early, and their connections with them.",
                 self.table(|c| &c.broken),
             ),
+            ("slices", "outcome", "Slices of large objects that answers wanted.", self.table(|c| &c.slices)),
             ("tls_failures", "reason", "TLS handshakes with clients that failed.", self.table(|c| &c.tls_failures)),
         ]
     }

@@ -156,6 +156,8 @@ reasons! {
         ForwardClient => "forward-client",
         /// The forward side asks for the credentials of a user (`forward.users`), and there are none, or wrong ones.
         Credentials => "credentials",
+        /// No entry of `forward.access` lets it go there.
+        ForwardAccess => "forward-access",
         /// Forwarding is off.
         ForwardOff => "forward-off",
         /// CONNECT to a port outside `forward.connect_ports`.
@@ -174,6 +176,8 @@ reasons! {
         OnlyIfCached => "only-if-cached",
         /// `https` URLs are reached through CONNECT.
         Scheme => "scheme",
+        /// An extended CONNECT (RFC 8441) to a protocol that it may not switch to.
+        UpgradeProtocol => "upgrade-protocol",
         /// The client has `limits.connections_per_client`.
         ClientConnections => "client-connections",
         /// A client of HTTP/2 that resets what it has just asked for, again and again.
@@ -226,6 +230,26 @@ reasons! {
 }
 
 reasons! {
+    /// What became of a slice of a large object that an answer wanted.
+    SliceOutcome {
+        /// It was in the store.
+        Hit => "hit",
+        /// This answer had the origin asked for it.
+        Miss => "miss",
+        /// Another answer had.
+        Collapsed => "collapsed",
+        /// The origin has another version by now, or none.
+        Changed => "changed",
+        /// The origin did not send it, but something that says nothing of the object.
+        Refused => "refused",
+        /// The origin failed.
+        Failed => "failed",
+        /// It is not in the store, and the client wants nothing of the origin.
+        OnlyIfCached => "only-if-cached",
+        /// A first one whose origin gives it no strong validator, or does not let it be stored: the whole is asked for.
+        Unfit => "unfit",
+    }
+
     /// Why a handshake with a client failed.
     TlsFailure {
         /// It does not begin as TLS does: HTTP, mostly.

@@ -1,7 +1,7 @@
-//! A new configuration while the proxy runs: rules, certificates and keys, how TLS is offered, and the files of users
-//! and of authorities by which origins and clients are trusted. Everything else is taken by a restart, and a
-//! configuration in which it has changed is refused as a whole, by the names of its keys: so what runs is always what
-//! some file said.
+//! A new configuration while the proxy runs: rules, certificates and keys, how TLS is offered, who may go where, and
+//! the files of users and of authorities by which origins and clients are trusted. Everything else is taken by a
+//! restart, and a configuration in which it has changed is refused as a whole, by the names of its keys: so what runs
+//! is always what some file said.
 //!
 //! What is new is read and checked before anything of it is taken; connections go on with what they have.
 
@@ -67,8 +67,10 @@ impl Reload {
         // All is read before anything is taken.
         let bad = |(key, why)| ConfigError::value(&format!("origin.{key}"), why);
         let trusted = OriginTls::new(&config.origin).map_err(bad)?;
-        let users = Accounts::read(config.forward.users.as_deref());
-        let users = users.map_err(|why| ConfigError::value("forward.users", why))?;
+        let access =
+            new.as_ref().map_or(&config.forward.access[..], |new| new.forward.access.as_deref().unwrap_or(&[]));
+        let users = Accounts::read(config.forward.users.as_deref(), access);
+        let users = users.map_err(|(key, why)| ConfigError::value(&key, why))?;
         let ruled = new.as_ref().map(|new| config::rules(&new.rule, &config.cache)).transpose()?;
         let mut taken = certificates(tls, resolved.as_ref().unwrap_or(&config.tls).as_ref())?;
         origins.replace(trusted);

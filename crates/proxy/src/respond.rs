@@ -235,6 +235,9 @@ pub(crate) fn denied(why: Denied) -> Answer {
             StatusCode::PROXY_AUTHENTICATION_REQUIRED,
             "send name and password, or a token, in Proxy-Authorization; the operator has the users in forward.users",
         ),
+        Denied::ForwardAccess => {
+            (StatusCode::FORBIDDEN, "you may not go there; the operator has who may go where in forward.access")
+        }
         Denied::ForwardOff => (StatusCode::FORBIDDEN, "forward.enabled is false, as it is beside an origin"),
         Denied::ConnectPort => (StatusCode::FORBIDDEN, "the operator can add the port to forward.connect_ports"),
         Denied::SelfDestination => (StatusCode::FORBIDDEN, "the destination is this proxy"),
@@ -246,6 +249,9 @@ pub(crate) fn denied(why: Denied) -> Answer {
             "TRACE is not served, and PURGE is for the admin listener and for purge.clients",
         ),
         Denied::OnlyIfCached => (StatusCode::GATEWAY_TIMEOUT, "nothing usable is stored"),
+        Denied::UpgradeProtocol => {
+            (StatusCode::NOT_IMPLEMENTED, "no rule lets this be switched to the protocol; see rule.upgrade")
+        }
         Denied::ClientConnections => {
             (StatusCode::TOO_MANY_REQUESTS, "you have as many connections as a client may have")
         }

@@ -255,6 +255,15 @@ impl Ruleset {
         self.rules.len()
     }
 
+    /// Whether there may be a request that may switch to another protocol.
+    fn may_upgrade(&self) -> bool {
+        self.rules.iter().fold(true, |may, rule| match &rule.action.upgrade {
+            Some(protocols) if !protocols.is_empty() => true,
+            Some(_) => may && (rule.host.is_some() || rule.path.is_some()),
+            None => may,
+        })
+    }
+
     /// A slice that is longer than the largest body stored, where no rule says otherwise.
     pub(crate) fn too_long_slice(&self, max_object: u64) -> Option<u64> {
         let own = self.rules.iter().filter(|rule| rule.action.max_object.is_none());
@@ -411,6 +420,11 @@ impl Rules {
         self.current.read().action(host, path)
     }
 
+    /// See [`Ruleset::may_upgrade`].
+    pub(crate) fn may_upgrade(&self) -> bool {
+        self.current.read().may_upgrade()
+    }
+
     /// Whether a request may be looked for as it stands; `url_key` is its key.
     #[inline]
     pub(crate) fn leaves_alone(&self, url_key: &[u8]) -> bool {
@@ -480,6 +494,18 @@ mod tests {
         assert_eq!(rules.action(b"a", b"/x").ttl, Some(3_600_000));
         let rules = Rules::new(rules);
         assert!(rules.leaves_alone(b"origin://a/x") && !rules.leaves_alone(b"origin+https://a/api/x?q"));
+    }
+
+    #[test]
+    fn upgrades_are_off_where_no_rule_lets_any_through() {
+        for (text, may) in [
+            ("", true),
+            ("upgrade = []", false),
+            ("path = \"/a\"\nupgrade = []", true),
+            ("upgrade = []\n[[rule]]\npath = \"/chat\"\nupgrade = [\"websocket\"]", true),
+        ] {
+            assert_eq!(rules(&format!("[[rule]]\n{text}\n")).unwrap().may_upgrade(), may, "{text}");
+        }
     }
 
     #[test]

@@ -65,7 +65,8 @@ impl Server {
             Log::open(&config.log, config.store.mode()).map_err(|e| StartError::File(config.log.to.clone(), e))?;
         let tls = config.tls.as_ref().map(Tls::new).transpose().map_err(|bad| StartError::Setting(bad.why))?;
         let origin_tls = OriginTls::new(&config.origin).map_err(|(_, why)| StartError::Setting(why))?;
-        let accounts = Accounts::read(config.forward.users.as_deref()).map_err(StartError::Setting)?;
+        let accounts = Accounts::read(config.forward.users.as_deref(), &config.forward.access)
+            .map_err(|(key, why)| StartError::Setting(format!("{key}: {why}")))?;
         let (token, token_file) = admin::token(&config.admin)?;
         let rules = config::rules(&config.rule, &config.cache).map_err(|bad| StartError::Setting(bad.to_string()))?;
         let store = open_store(&config)?;

@@ -26,7 +26,7 @@ use crate::{
     purge::marks::Validity,
     range::{self, Piece},
     reader::Reader,
-    reason::{Broken, NoAnswer},
+    reason::{Broken, NoAnswer, SliceOutcome},
     rest::Rest,
     slice::{self, SliceJob},
     verdict::Verdict,
@@ -39,6 +39,8 @@ pub(crate) struct Slices {
     pub(crate) job: SliceJob,
     /// The client wants nothing of the origin.
     pub(crate) only_if_cached: bool,
+    /// This answer had the origin asked for the head of the whole, and the slice that it begins with came with it.
+    pub(crate) is_first: bool,
 }
 
 /// Where a slice is.
@@ -88,6 +90,22 @@ impl Slices {
     }
 
     async fn open(self, n: u64) -> Result<Opened, NoSlice> {
+        let (worker, is_first) = (self.job.worker.clone(), self.is_first);
+        let opened = self.look(n).await;
+        worker.counters.slices.one(match &opened {
+            Ok(_) if is_first => SliceOutcome::Miss,
+            Ok(Opened::Stored { .. }) => SliceOutcome::Hit,
+            Ok(Opened::Arriving { shared: false, .. }) => SliceOutcome::Miss,
+            Ok(Opened::Arriving { shared: true, .. }) => SliceOutcome::Collapsed,
+            Err(NoSlice::Changed) => SliceOutcome::Changed,
+            Err(NoSlice::Refused) => SliceOutcome::Refused,
+            Err(NoSlice::Failed(_)) => SliceOutcome::Failed,
+            Err(NoSlice::OnlyIfCached) => SliceOutcome::OnlyIfCached,
+        });
+        opened
+    }
+
+    async fn look(self, n: u64) -> Result<Opened, NoSlice> {
         let (proxy, target) = (&self.job.worker.proxy, &self.job.target);
         let key = key::slice(&self.job.manifest.key, self.nonce(), n);
         for _ in 0..TRIES {
@@ -235,10 +253,12 @@ impl Sliced {
     pub(crate) async fn begin(&mut self) -> Result<Begun, NoSlice> {
         let Some(part) = parts(&self.queue).next() else { return Ok(Begun::Without) };
         if self.slices.only_if_cached && !self.slices.are_stored(&self.queue) {
+            self.slices.job.worker.counters.slices.one(SliceOutcome::OnlyIfCached);
             return Err(NoSlice::OnlyIfCached);
         }
         let n = self.slices.job.manifest.slicing.at(part.start);
         let opened = self.slices.clone().open(n).await?;
+        self.slices.is_first = false;
         let begun = match &opened {
             Opened::Stored { from_device, .. } => Begun::Stored { from_device: *from_device },
             Opened::Arriving { shared: true, .. } => Begun::Shared,

@@ -293,13 +293,20 @@ pub(crate) fn is_chunked(headers: &HeaderMap) -> bool {
     codings.next().is_some_and(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked")) && codings.next().is_none()
 }
 
-/// `host:port` of CONNECT.
+/// Host and port of an authority in its normal form.
+pub(crate) fn parts(authority: &[u8]) -> (&[u8], u16) {
+    let at = authority.iter().rposition(|byte| matches!(byte, b':' | b']')).filter(|at| authority[*at] == b':');
+    let port = at.and_then(|at| std::str::from_utf8(&authority[at + 1..]).ok()?.parse().ok());
+    (&authority[..at.unwrap_or(authority.len())], port.unwrap_or(80))
+}
+
+/// `host:port` of CONNECT, the host in its normal form.
 pub(crate) fn tunnel(uri: &Uri) -> Result<(String, u16), Denied> {
     let authority = uri.authority().ok_or(Denied::BadTarget)?;
     let mut normal = Vec::new();
     key::host(&mut normal, authority.as_str().as_bytes()).map_err(|_| Denied::BadHost)?;
     let port = authority.port_u16().ok_or(Denied::BadTarget)?;
-    Ok((authority.host().trim_matches(['[', ']']).to_owned(), port))
+    Ok((String::from_utf8_lossy(parts(&normal).0).into_owned(), port))
 }
 
 /// TRACE would show a client's fields to the page that made it ask; PURGE belongs to the admin listener.

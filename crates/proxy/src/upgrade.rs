@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use ring::digest;
 
 /// What is switched to where no rule says otherwise.
 const WEBSOCKET: &str = "websocket";
@@ -39,6 +41,41 @@ pub(crate) fn wanted(headers: &HeaderMap, allowed: Option<&[String]>) -> Option<
     }
     let names: Vec<_> = listed(headers, &header::UPGRADE).filter(is_allowed).collect();
     HeaderValue::from_str(&names.join(", ")).ok().filter(|names| !names.is_empty())
+}
+
+const KEY: HeaderName = header::SEC_WEBSOCKET_KEY;
+const ACCEPT: HeaderName = header::SEC_WEBSOCKET_ACCEPT;
+
+/// The handshake of WebSocket by HTTP/1.1 (RFC 6455 4), which clients of HTTP/2 leave out (RFC 8441 5).
+pub(crate) struct Handshake {
+    key: String,
+}
+
+impl Handshake {
+    /// In a request for these protocols, if WebSocket is one of them.
+    pub(crate) fn begin(protocols: &HeaderValue, request: &mut HeaderMap) -> Option<Self> {
+        request.remove(KEY);
+        let mut named = protocols.to_str().ok()?.split(", ");
+        named.any(|name| name.eq_ignore_ascii_case(WEBSOCKET)).then_some(())?;
+        let key = STANDARD.encode(rand::random::<[u8; 16]>());
+        request.insert(KEY, HeaderValue::from_str(&key).ok()?);
+        Some(Self { key })
+    }
+
+    /// Whether the origin has read the key, and speaks WebSocket.
+    pub(crate) fn is_answered(&self, answer: &HeaderMap) -> bool {
+        // RFC 6455 1.3.
+        let text = format!("{}258EAFA5-E914-47DA-95CA-C5AB0DC85B11", self.key);
+        let hash = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
+        answer.get(ACCEPT).is_some_and(|accept| accept.as_bytes() == STANDARD.encode(hash).as_bytes())
+    }
+}
+
+/// The fields of an answer that switched, as a client of HTTP/2 has them.
+pub(crate) fn without_handshake(answer: &mut HeaderMap) {
+    for name in [header::CONNECTION, header::UPGRADE, ACCEPT] {
+        answer.remove(name);
+    }
 }
 
 /// Whether an answer of 101 switches to one protocol of those that were `asked` for.
@@ -78,6 +115,20 @@ mod tests {
             let found = wanted(&headers, allowed);
             assert_eq!(found.as_ref().and_then(|found| found.to_str().ok()), asked, "{connection} {upgrade}");
         }
+    }
+
+    #[test]
+    fn the_handshake_is_that_of_the_rfc() {
+        let handshake = Handshake { key: "dGhlIHNhbXBsZSBub25jZQ==".into() };
+        let answer = |accept| fields(&[("sec-websocket-accept", accept)]);
+        assert!(handshake.is_answered(&answer("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")));
+        assert!(
+            !handshake.is_answered(&answer("s3pPLMBiTxaQ9kYGzzhZRbK+xOp=")) && !handshake.is_answered(&fields(&[]))
+        );
+        let mut request = fields(&[("sec-websocket-key", "the client's")]);
+        assert!(Handshake::begin(&HeaderValue::from_static("irc/6.9"), &mut request).is_none() && request.is_empty());
+        assert!(Handshake::begin(&HeaderValue::from_static("irc, WebSocket"), &mut request).is_some());
+        assert_eq!(request["sec-websocket-key"].len(), 24);
     }
 
     #[test]

@@ -12,7 +12,13 @@ use std::{
     fs,
     path::Path,
     str::FromStr,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Release},
+        },
+    },
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -22,7 +28,11 @@ use parking_lot::{Mutex, RwLock};
 use ring::{digest, hmac};
 use tokio::sync::Semaphore;
 
-use crate::reason::Denied;
+use crate::{
+    access::{Access, Going},
+    config::LowAccess,
+    reason::Denied,
+};
 
 /// So many passwords are remembered; then all are forgotten.
 const MOST: usize = 4096;
@@ -45,24 +55,55 @@ pub(crate) struct Users {
     key: hmac::Key,
 }
 
-/// Those that count now; `None` where any client of the networks may.
+/// Users and what they may, as it counts now.
 #[derive(Debug, Default)]
-pub(crate) struct Accounts(RwLock<Option<Arc<Users>>>);
+pub(crate) struct Accounts {
+    current: RwLock<Current>,
+    /// No client is asked for anything.
+    is_open: AtomicBool,
+}
+
+/// Without users any client of the networks may.
+#[derive(Debug, Default, Clone)]
+struct Current {
+    users: Option<Arc<Users>>,
+    access: Arc<Access>,
+}
 
 impl Accounts {
-    /// Of the file, if there is one.
-    pub(crate) fn read(file: Option<&Path>) -> Result<Self, String> {
-        file.map(Users::read).transpose().map(|users| Self(RwLock::new(users.map(Arc::new))))
+    /// Of the file, if there is one, and of the entries of who may go where.
+    ///
+    /// # Errors
+    /// The key whose value will not do, and why.
+    pub(crate) fn read(file: Option<&Path>, access: &[LowAccess]) -> Result<Self, (String, String)> {
+        let users = file.map(Users::read).transpose().map_err(|why| ("forward.users".to_owned(), why))?;
+        let access = Access::new(access, users.as_ref().map(Users::names).as_deref());
+        let access = access.map_err(|(key, why)| (format!("forward.access.{key}"), why))?;
+        let is_open = AtomicBool::new(users.is_none() && access.is_empty());
+        Ok(Self { current: RwLock::new(Current { users: users.map(Arc::new), access: Arc::new(access) }), is_open })
     }
 
-    /// From now on `new` are the users.
+    /// From now on `new` counts.
     pub(crate) fn replace(&self, new: Self) {
-        *self.0.write() = new.0.into_inner();
+        let mut current = self.current.write();
+        *current = new.current.into_inner();
+        self.is_open.store(new.is_open.into_inner(), Release);
+    }
+
+    /// Whether no client is asked for anything, and all may go everywhere.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open.load(Acquire)
+    }
+
+    /// Whether it may go there.
+    pub(crate) fn may(&self, going: &Going<'_>) -> Result<(), Denied> {
+        self.current.read().access.check(going)
     }
 
     /// Whose request this is, where that is asked.
     pub(crate) async fn of(&self, headers: &HeaderMap) -> Result<Option<Arc<str>>, Denied> {
-        let users = self.0.read().clone();
+        let users = self.current.read().users.clone();
         match users {
             Some(users) => users.check(headers).await.map(Some).ok_or(Denied::Credentials),
             None => Ok(None),
@@ -93,6 +134,11 @@ impl Users {
             return Err(format!("{place}: has no user; add one with htpasswd -B {place} NAME"));
         }
         Ok(users)
+    }
+
+    /// The names of all.
+    fn names(&self) -> Vec<&str> {
+        self.passwords.keys().map(String::as_str).chain(self.tokens.values().map(|user| &**user)).collect()
     }
 
     fn add(&mut self, line: &str) -> Result<(), String> {

@@ -59,11 +59,20 @@ fn find(table: &DeTable<'_>, key: &str, why: &str) -> Option<usize> {
         (DeValue::Array(tables), Some(rest)) => tables
             .iter()
             .filter_map(|table| table.get_ref().as_table())
-            .filter(|table| table.get(rest).and_then(|value| value.get_ref().as_str()).is_some_and(|v| why.contains(v)))
+            .filter(|table| table.get(rest).is_some_and(|value| is_told_of(value.get_ref(), why)))
             .find_map(|table| find(table, rest, why)),
         _ => None,
     };
     Some(inside.unwrap_or(name.span().start))
+}
+
+/// Whether `why` has the text, or one of the texts.
+fn is_told_of(value: &DeValue<'_>, why: &str) -> bool {
+    match value {
+        DeValue::String(text) => why.contains(&**text),
+        DeValue::Array(values) => values.iter().any(|value| is_told_of(value.get_ref(), why)),
+        _ => false,
+    }
 }
 
 fn line(text: &str, at: usize) -> usize {

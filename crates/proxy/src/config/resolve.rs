@@ -11,7 +11,7 @@ use crate::{
     certs::{self, Pair, Part},
     origin_tls,
     ruleset::Ruleset,
-    users::Users,
+    users::Accounts,
 };
 
 impl Low {
@@ -100,20 +100,18 @@ pub(crate) fn rules(low: &[LowRule], cache: &CacheConfig) -> Result<Ruleset, Con
 }
 
 fn forward(low: LowForward, is_alone: bool) -> Result<ForwardConfig, ConfigError> {
-    let is_meant = is_alone || low.clients.is_some() || low.users.is_some();
+    let is_meant = is_alone || low.clients.is_some() || low.users.is_some() || low.access.is_some();
     let enabled = low.enabled.unwrap_or(is_meant);
-    if let Some(file) = &low.users {
-        Users::read(file).map_err(|why| ConfigError::value("forward.users", why))?;
-        if !enabled {
-            return Err(ConfigError::value(
-                "forward.users",
-                "nothing is forwarded, for forward.enabled is false".into(),
-            ));
+    let access = low.access.unwrap_or_default();
+    Accounts::read(low.users.as_deref(), &access).map_err(|(key, why)| ConfigError::value(&key, why))?;
+    for (key, is_given) in [("forward.users", low.users.is_some()), ("forward.access", !access.is_empty())] {
+        if is_given && !enabled {
+            return Err(ConfigError::value(key, "nothing is forwarded, for forward.enabled is false".into()));
         }
     }
     let clients = low.clients.unwrap_or_else(units::loopback);
     let connect_ports = low.connect_ports.unwrap_or_else(|| vec![443]);
-    Ok(ForwardConfig { enabled, clients, connect_ports, users: low.users })
+    Ok(ForwardConfig { enabled, clients, connect_ports, users: low.users, access })
 }
 
 fn front(low: LowFront) -> Result<FrontConfig, ConfigError> {

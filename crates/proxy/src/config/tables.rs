@@ -1,11 +1,12 @@
-//! The arrays of tables of a configuration file, of which there may be any number: `[[origin]]`, `[[rule]]` and
-//! `[[tls.certificate]]`. As everywhere a key of the file is a field of the same name; what is absent is not written.
+//! The arrays of tables of a configuration file, of which there may be any number: `[[origin]]`, `[[rule]]`,
+//! `[[forward.access]]` and `[[tls.certificate]]`. As everywhere a key of the file is a field of the same name; what is
+//! absent is not written.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{ClientDirectives, Size, Span};
+use super::{ClientDirectives, IpNet, Size, Span};
 
 /// `[[origin]]`: where requests of one host, or of every host, are fetched.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, PartialEq, Eq)]
@@ -111,6 +112,36 @@ pub struct LowRule {
     /// Protocols other than HTTP that a client and an origin may switch to; absent: `websocket`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<Vec<String>>,
+}
+
+/// `[[forward.access]]`: who may go where. The first that a request matches decides; what none matches is refused.
+#[derive(Debug, Clone, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct LowAccess {
+    /// What becomes of what it matches.
+    pub action: AccessAction,
+    /// Names in `forward.users`; absent: all, and those that have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub users: Option<Vec<String>>,
+    /// Networks of clients; absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clients: Option<Vec<IpNet>>,
+    /// Hosts that are asked for, `*` is any text; absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Vec<String>>,
+    /// Ports of these; absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ports: Option<Vec<u16>>,
+}
+
+/// What an entry of `[[forward.access]]` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AccessAction {
+    /// It may go there.
+    Allow,
+    /// It is refused.
+    Deny,
 }
 
 /// `[[tls.certificate]]`: a chain and its key. For which names it is stands in it.

@@ -62,6 +62,11 @@ fn a_value_that_cannot_be_is_named_with_file_line_and_key() {
         ("[front]\nproxy_protocol = true\n", 2, "front.proxy_protocol"),
         (origins, 6, "origin.url"),
         ("[[rule]]\npath = \"/a\"\n\n[[rule]]\npath = \"b\"\n", 5, "rule.path"),
+        (
+            "[[forward.access]]\naction = \"allow\"\n\n[[forward.access]]\naction = \"deny\"\nhosts = [\"b\", \"a/b\"]\n",
+            6,
+            "forward.access.hosts",
+        ),
         ("[store]\n# small\ncapacity = \"100KiB\"\n", 3, "store.capacity"),
         (&too_much, 3, "store.capacity"),
         ("[store]\ncapacity = \"64MiB\"\nmemory = \"1MiB\"\n", 3, "store.memory"),

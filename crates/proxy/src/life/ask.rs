@@ -136,7 +136,7 @@ impl Ask {
             manifest: Arc::new(Manifest::of(key, slicing, fields)?),
             hints: self.hints(),
         };
-        Some(Slices { job, only_if_cached: self.asked.directives.only_if_cached })
+        Some(Slices { job, only_if_cached: self.asked.directives.only_if_cached, is_first: false })
     }
 
     /// The origin to ask for the rest of a body of `len` bytes that came with these fields.

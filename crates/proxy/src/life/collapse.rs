@@ -17,6 +17,7 @@ use crate::{
     reason::{Bypass, NotStored, OriginFailure, Outcome},
     respond::{Answer, Source, SourceBody, failed, respond},
     rules::{self, Failure, Reuse, validate, vary},
+    sliced::Slices,
     slices::First,
     verdict::{FillHead, Verdict},
 };
@@ -187,6 +188,7 @@ impl Ask {
         let Some(slices) = head.slicing.and_then(|slicing| self.slices(&head.key, slicing, &head.fields)) else {
             return failed(OriginFailure::Closed.into());
         };
+        let slices = Slices { is_first: !shared, ..slices };
         let source = Source::arriving(head, SourceBody::Sliced(slices), shared, unix_millis());
         let how = if shared { "collapsed" } else { "stored" };
         let outcome = if shared { Outcome::Collapsed } else { Outcome::Miss };

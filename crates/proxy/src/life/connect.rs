@@ -6,6 +6,7 @@ use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use crate::{
+    access::Going,
     body::Kind,
     conn::Conn,
     dial::{Guard, dial},
@@ -40,9 +41,13 @@ pub(super) async fn connect(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Req
     if !config.forward.connect_ports.contains(&port) {
         return refuse(Denied::ConnectPort);
     }
+    let going = Going { user: user.as_deref(), client: conn.client, host: host.as_bytes(), port };
+    if let Err(why) = worker.proxy.accounts.may(&going) {
+        return Answer { user, ..refuse(why) };
+    }
     let trust = if conn.client.is_loopback() { Trust::LocalClient } else { Trust::RemoteClient };
     let guard = Guard { own: worker.proxy.own.clone(), trust };
-    let server = match dial(&host, port, &guard, config.limits.connect_timeout.0).await {
+    let server = match dial(host.trim_matches(['[', ']']), port, &guard, config.limits.connect_timeout.0).await {
         Ok(server) => server,
         Err(e) => {
             let why = NoAnswer::from(&e);

@@ -22,15 +22,15 @@ use crate::{
     nginx::noise,
 };
 
-fn start(ca: &Ca, origin: &Origin, more: &str) -> Proxy {
+pub(crate) fn start(ca: &Ca, origin: &Origin, more: &str) -> Proxy {
     let tls = format!("[tls]\nlisten = [\"127.0.0.1:0\"]\n{}", ca.issue(&["test.example"]).table());
     Proxy::before(&origin.url(), &format!("{more}{tls}"))
 }
 
-type Sender = SendRequest<Bytes>;
+pub(crate) type Sender = SendRequest<Bytes>;
 
 /// A connection of HTTP/2; `change` sets its windows.
-async fn connect(
+pub(crate) async fn connect(
     ca: &Ca,
     proxy: &Proxy,
     change: impl FnOnce(&mut h2::client::Builder),
@@ -47,7 +47,7 @@ async fn connect(
     (sender.ready().await.unwrap(), task)
 }
 
-fn request(method: &str, uri: &str, fields: &[(&str, &str)]) -> Request<()> {
+pub(crate) fn request(method: &str, uri: &str, fields: &[(&str, &str)]) -> Request<()> {
     let mut request = Request::builder().method(method).uri(uri);
     for (name, value) in fields {
         request = request.header(*name, *value);
@@ -56,12 +56,12 @@ fn request(method: &str, uri: &str, fields: &[(&str, &str)]) -> Request<()> {
 }
 
 /// Sends a request without a body.
-async fn ask(sender: &mut Sender, request: Request<()>) -> Result<Response<h2::RecvStream>, h2::Error> {
+pub(crate) async fn ask(sender: &mut Sender, request: Request<()>) -> Result<Response<h2::RecvStream>, h2::Error> {
     *sender = sender.clone().ready().await?;
     sender.send_request(request, true)?.0.await
 }
 
-async fn whole(response: Response<h2::RecvStream>) -> Result<(u16, HeaderMap, Vec<u8>), h2::Error> {
+pub(crate) async fn whole(response: Response<h2::RecvStream>) -> Result<(u16, HeaderMap, Vec<u8>), h2::Error> {
     let (parts, mut stream) = response.into_parts();
     let mut body = Vec::new();
     while let Some(bytes) = stream.data().await {
@@ -72,7 +72,7 @@ async fn whole(response: Response<h2::RecvStream>) -> Result<(u16, HeaderMap, Ve
     Ok((parts.status.as_u16(), parts.headers, body))
 }
 
-fn run<F: Future>(test: F) -> F::Output {
+pub(crate) fn run<F: Future>(test: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(Duration::from_secs(120), test).await.expect("in time") })
 }

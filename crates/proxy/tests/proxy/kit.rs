@@ -245,7 +245,7 @@ impl Proxy {
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     reader: BufReader<TcpStream>,
-    host: String,
+    pub(crate) host: String,
 }
 
 impl Client {

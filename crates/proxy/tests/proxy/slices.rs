@@ -96,6 +96,47 @@ fn a_range_costs_the_slices_that_it_touches_which_are_hits_then() {
 }
 
 #[test]
+fn what_became_of_each_slice_is_counted() {
+    let (nginx, old, new) = (fresh(), noise(4 * SLICE, 1), noise(4 * SLICE + 1, 2));
+    nginx.file("large", &old);
+    let proxy = before(&nginx);
+    let (out, url) = (proxy.folder.path().join("out"), format!("http://{}/large", proxy.address));
+    let outcomes = ["hit", "miss", "collapsed", "changed", "refused", "failed", "only-if-cached", "unfit"];
+    let counted = || outcomes.map(|outcome| proxy.stats()["proxy"]["slices"][outcome].as_u64().unwrap());
+    let asked = |arguments: &[&str], counts: [u64; 8]| {
+        let (head, _) = curl(&out, &[arguments, &[&url]].concat());
+        proxy.settle();
+        assert_eq!(counted(), counts, "{arguments:?}: {head}");
+    };
+    asked(&["-r", "0-9"], [0, 1, 0, 0, 0, 0, 0, 0]);
+    asked(&["-I"], [0, 1, 0, 0, 0, 0, 0, 0]);
+    asked(&["-r", "5-300000"], [1, 2, 0, 0, 0, 0, 0, 0]);
+    asked(&[], [3, 4, 0, 0, 0, 0, 0, 0]);
+    asked(&[], [7, 4, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(proxy.admin("POST", "/purge?url=http://test.example/large").status(), 200);
+    asked(&["-r", "600000-600001"], [7, 5, 0, 0, 0, 0, 0, 0]);
+    // The next one is of another version: what has heard nothing begins anew.
+    nginx.file("large", &new);
+    asked(&["-r", "0-9"], [7, 6, 0, 1, 0, 0, 0, 0]);
+    asked(&["-r", "300000-300009", "-H", "Cache-Control: only-if-cached"], [7, 6, 0, 1, 0, 0, 1, 0]);
+    drop(nginx);
+    asked(&["-r", "300000-300009"], [7, 6, 0, 1, 0, 1, 1, 0]);
+    let text = proxy.admin("GET", "/metrics").text();
+    for (outcome, count) in [("hit", 7), ("miss", 6), ("changed", 1), ("failed", 1), ("only-if-cached", 1)] {
+        let line = format!("picaflor_slices_total{{outcome=\"{outcome}\"}} {count}\n");
+        assert!(text.contains(&line), "{line}{text}");
+    }
+    // One that cannot be told from another version is asked for as a whole.
+    let weak =
+        Nginx::start("location / { add_header Cache-Control max-age=600; etag off; add_header ETag 'W/\"e\"'; }");
+    weak.file("large", &old);
+    let proxy = before(&weak);
+    let url = format!("http://{}/large", proxy.address);
+    assert!(curl(&out, &["-r", "0-9", &url]).1 == old[..10]);
+    assert_eq!(proxy.stats()["proxy"]["slices"]["unfit"], 1);
+}
+
+#[test]
 fn the_end_of_an_unknown_object_costs_one_byte_more_and_too_far_nothing_else() {
     let (nginx, body) = (fresh(), noise(3 * SLICE, 2));
     nginx.file("large", &body);
@@ -310,6 +351,9 @@ fn all_who_want_a_slice_share_its_fetch() {
         assert!(client.read("GET").unwrap().body == body[700_000..700_010]);
     }
     assert_eq!(origin.count(), 4);
+    let slices = &proxy.stats()["proxy"]["slices"];
+    let counts = ["hit", "miss", "collapsed"].map(|outcome| slices[outcome].as_u64().unwrap());
+    assert_eq!((counts[1], counts.iter().sum()), (4, 20 * 4 + 20), "{slices}");
 }
 
 #[test]
@@ -414,6 +458,7 @@ fn what_the_origin_refuses_and_what_clients_forbid() {
     proxy.settle();
     assert!(proxy.get_with("/large", &["range: bytes=0-9"]).is_hit(), "what is there stays");
     let before = origin.count();
+    assert_eq!(proxy.stats()["proxy"]["slices"]["refused"], 2);
     for (range, status) in [("bytes=0-9", 206), ("bytes=0-300000", 504)] {
         let reply = proxy.get_with("/large", &["cache-control: only-if-cached", &format!("range: {range}")]);
         assert_eq!(reply.status(), status, "{range}");

@@ -52,10 +52,10 @@ asyncio.run(main())
 "#;
 
 /// A WebSocket server that ends with the test.
-struct WebSockets(Child, SocketAddr);
+pub(crate) struct WebSockets(Child, pub(crate) SocketAddr);
 
 impl WebSockets {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let mut child = Command::new(PYTHON).args(["-c", SERVER]).stdout(Stdio::piped()).spawn().unwrap();
         let mut port = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut port).unwrap();

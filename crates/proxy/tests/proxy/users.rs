@@ -1,6 +1,9 @@
 //! Users of the forward side: curl with `--proxy-user`, and what each refusal says.
 
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
 
 use picaflor_proxy::Low;
 
@@ -141,6 +144,91 @@ fn a_reload_takes_other_users_or_says_what_is_wrong_with_them() {
 }
 
 #[test]
+fn curl_gets_where_its_user_may_go_and_nowhere_else() {
+    let (origin, users) = (origin(), Users::new(&format!("{ALICE}\n{BOB}\n")));
+    let port = origin.address.port();
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let entries = |bob: &str| {
+        format!(
+            "connect_ports = [{port}]\n[[forward.access]]\naction = \"deny\"\nhosts = [\"local*\"]\nusers = [\"alice\"]\n\
+             [[forward.access]]\naction = \"allow\"\nusers = [\"alice\"]\nports = [{port}]\n\
+             [[forward.access]]\naction = \"{bob}\"\nusers = [\"bob\"]\nhosts = [\"LocalHost\"]\n[log]\nto = {:?}\n",
+            log.path()
+        )
+    };
+    let proxy = Proxy::start(&users.table(&entries("allow")));
+    let (out, via) = (proxy.folder.path().join("out"), format!("http://{}", proxy.address));
+    let (alice, bob) = ("alice:secret", "bob:p:ä\"");
+    let gets = |user: &str, url: &str| {
+        let (head, body) = curl(&out, &["-x", &via, "--proxy-user", user, url]);
+        proxy.settle();
+        assert_eq!(head.contains(" 200 "), body == b"told: ", "{head}");
+        assert!(body == b"told: " || head.contains(" 403 ") && head.contains("detail=forward-access"), "{head}");
+        body == b"told: "
+    };
+    let tunnels = |user: &str, url: &str| {
+        let output = std::process::Command::new("curl")
+            .args(["-sS", "-p", "-x", &via, "--proxy-user", user, url])
+            .output()
+            .expect("curl is installed");
+        let refused = String::from_utf8_lossy(&output.stderr).contains("403");
+        assert!(refused || output.stdout == b"told: ", "{output:?}");
+        !refused
+    };
+    for (user, may) in [(alice, [true, false]), (bob, [false, true])] {
+        for (name, may) in ["127.0.0.1", "localhost"].into_iter().zip(may) {
+            for url in [format!("http://{name}:{port}/x"), format!("http://{}:{port}/x", name.to_uppercase())] {
+                // What is stored is for those that may go there.
+                for round in 0..2 {
+                    assert_eq!(gets(user, &url), may, "{user} {url} {round}");
+                }
+                assert_eq!(tunnels(user, &url), may, "{user} {url}");
+            }
+        }
+    }
+    assert!(!gets(alice, "http://127.0.0.1:1/x"), "another port");
+    assert!(!gets(alice, &format!("http://localhost.:{port}/x")), "the same host");
+    assert_eq!(proxy.stats()["proxy"]["denied"]["forward-access"], 6 + 6 + 2);
+    eventually("the log tells who", || {
+        let log = std::fs::read_to_string(log.path()).unwrap();
+        log.lines().filter(|line| line.contains("- bob [") && line.contains(" 403 ")).count() == 6
+    });
+}
+
+#[test]
+fn a_reload_takes_who_may_go_where_also_for_what_is_answered_at_once() {
+    let origin = origin();
+    let parse = |text: &str| Low::parse("p.toml", text).unwrap();
+    let entry = |host: &str| format!("[[forward.access]]\naction = \"allow\"\nhosts = [\"{host}\"]\n");
+    let proxy = Proxy::start("");
+    let new = Arc::new(Mutex::new(parse("")));
+    let source = new.clone();
+    proxy.server().reload_from(parse(""), move || Ok(source.lock().unwrap().clone()));
+    let url = format!("{}/x", origin.url());
+    let status = || {
+        let mut client = proxy.client();
+        client.host = origin.address.to_string();
+        let reply = client.send("GET", &url, &[], b"");
+        proxy.settle();
+        reply.status()
+    };
+    assert_eq!(status(), 200);
+    eventually("it is for the fast path", || status() == 200 && proxy.stats()["proxy"]["requests"]["hit-fast"] != 0);
+    for (host, expected) in [("example.org", 403), ("127.0.0.1", 200)] {
+        *new.lock().unwrap() = parse(&entry(host));
+        assert_eq!(proxy.admin("POST", "/reload").status(), 200);
+        assert_eq!([status(), status()], [expected; 2], "{host}");
+    }
+    *new.lock().unwrap() = parse(&entry("http://x"));
+    let reply = proxy.admin("POST", "/reload");
+    assert!(reply.status() == 409 && reply.text().contains("forward.access.hosts"), "{}", reply.text());
+    assert_eq!(status(), 200);
+    *new.lock().unwrap() = parse("");
+    assert_eq!(proxy.admin("POST", "/reload").status(), 200);
+    assert_eq!(status(), 200);
+}
+
+#[test]
 fn a_file_of_users_that_will_not_do_is_refused_at_the_start() {
     let refused = |text: &str, more: &str| {
         let users = Users::new(text);
@@ -163,4 +251,6 @@ fn a_file_of_users_that_will_not_do_is_refused_at_the_start() {
         assert!(e.starts_with("forward.users: ") && e.contains(why), "{e}");
     }
     assert!(refused(ALICE, "enabled = false\n").contains("forward.enabled is false"));
+    let unknown = refused(ALICE, "[[forward.access]]\naction = \"allow\"\nusers = [\"carol\"]\n");
+    assert_eq!(unknown, "forward.access.users: `carol` is not in forward.users");
 }
