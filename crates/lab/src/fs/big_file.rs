@@ -1,6 +1,6 @@
-//! One large file as a device: what a storage manager in user space sees of a file system. It is preallocated, or grows:
-//! then a page that was never written is a hole, which takes no room and is read without the disk. What maps pages to
-//! blocks is in memory.
+//! One large file as a device: what a storage manager in user space sees of a file system. It is preallocated, or it
+//! grows: then a page that was never written is a hole, which takes no room and is read without the disk. What maps
+//! pages to blocks is in memory.
 //!
 //! A write that covers a page in part reads the page first, if it is not in memory. A page that was written to its
 //! end joins the run of pages written before it; the run goes to the disk when it is a cluster long, or when the next

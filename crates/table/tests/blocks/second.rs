@@ -1,5 +1,5 @@
 //! Optimized batch allocation written down a second time, from the text of Iyengar, Jin and Challenger 2003 alone
-//! (§2.1, §2.4.2, §2.5 with Figure 8) and without a line of the allocator's: what is asked of the disk, and where on it.
+//! (§2.1, §2.4.2, §2.5 with Figure 8) and without a line of the allocator's: what is asked of the disk, and where.
 //!
 //! What the paper leaves open is taken as the allocator says that it takes it (docs/FORMAT.md, "Blocks"): a header has
 //! 64 bytes of a block's first grain and is written with it; a request that no free block serves is served from the
