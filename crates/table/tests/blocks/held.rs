@@ -33,21 +33,21 @@ fn both(threshold: u64, model: &mut Batches) -> (Asked, u64) {
             for _ in 0..BATCH {
                 let (block, place) = live.swap_remove(draw(live.len() as u64) as usize);
                 model.free(place);
-                lists.free(&block).unwrap();
+                lists.free(&block).expect("it is allocated");
             }
             asked.frees += BATCH as u64;
-            lists.sync().unwrap();
+            lists.sync().expect("it syncs");
         }
         // From 100 bytes to 50 KB, the short ones many.
         let classes: Vec<u64> = (0..BATCH).map(|_| draw(9)).collect();
         let lens: Vec<u64> = classes.into_iter().map(|class| 100 + draw(200 << class)).collect();
         let bodies: Vec<&[u8]> = lens.iter().map(|&len| &zeros[..len as usize]).collect();
-        let blocks = lists.put_batch(&bodies).unwrap();
-        lists.sync().unwrap();
+        let blocks = lists.put_batch(&bodies).expect("there is room");
+        lists.sync().expect("it syncs");
         live.extend(blocks.into_iter().zip(model.allocate(&lens)));
         if batch % 3 == 0 {
             let (block, place) = &live[draw(live.len() as u64) as usize];
-            lists.read(block.address()).unwrap();
+            lists.read(block.address()).expect("it is there");
             model.read(*place);
         }
     }
