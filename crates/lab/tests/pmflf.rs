@@ -12,5 +12,5 @@ fn the_paper_runs_and_its_counts_are_exact() {
     }
     let exact: Vec<_> = done.verdicts.iter().filter(|verdict| verdict.id == "P-1" && !verdict.pass).collect();
     assert!(exact.is_empty(), "{exact:?}");
-    assert!(done.html().matches("<svg").count() == 10, "Figures 9, 12, and 14 to 21");
+    assert!(done.html().matches("<svg").count() == 13, "Tables 1 to 3, Figures 9, 12, and 14 to 21");
 }

@@ -93,6 +93,7 @@ fn lines(title: String, unit: &str, cases: &[&Aged], of: impl Fn(&Sample) -> Opt
         name: aged.case.way(),
         points: aged.samples.iter().filter_map(|sample| Some((sample.age, of(sample)?))).collect(),
         mark: Mark::Both,
+        ..Series::default()
     });
     Chart {
         title,
@@ -183,7 +184,12 @@ fn published(aged: &Aged) -> Option<Series> {
         (10_240, 50) => ("published: NTFS, 400 GB, 4 to 5", 4.5),
         _ => return None,
     };
-    Some(Series { name: name.into(), points: vec![(0.0, parts), (last, parts)], mark: Mark::Dashed })
+    Some(Series {
+        name: name.into(),
+        points: vec![(0.0, parts), (last, parts)],
+        mark: Mark::Dashed,
+        ..Series::default()
+    })
 }
 
 /// How many objects lie in how many parts, at the end.

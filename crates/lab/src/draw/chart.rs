@@ -32,6 +32,8 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
     /// How.
     pub mark: Mark,
+    /// What was published of the same: circles around nothing, in the colour of the series.
+    pub published: Vec<(f64, f64)>,
 }
 
 /// A drawing of one or several series.
@@ -51,6 +53,8 @@ pub struct Chart {
 const LEGEND: (i32, i32) = (74, 34);
 const LINE: i32 = 18;
 const LETTER: i32 = 7;
+/// Half the width of a circle around a published point.
+const RING: i32 = 6;
 
 impl Chart {
     /// The drawing, as SVG.
@@ -65,7 +69,7 @@ impl Chart {
     }
 
     fn draw(&self, svg: &mut String) -> std::result::Result<(), Box<dyn std::error::Error>> {
-        let points = || self.series.iter().flat_map(|series| &series.points);
+        let points = || self.series.iter().flat_map(|series| series.points.iter().chain(&series.published));
         let x = Axis::over(self.x.1, points().map(|point| point.0), false);
         let y = Axis::over(self.y.1, points().map(|point| point.1), true);
         let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
@@ -104,6 +108,8 @@ impl Chart {
                 }
                 Mark::Line => chart.draw_series(LineSeries::new(placed(), style))?,
             };
+            let published = series.published.iter().filter_map(|(a, b)| Some((x.place(*a)?, y.place(*b)?)));
+            chart.draw_series(published.map(|at| Circle::new(at, RING, style)))?;
         }
         drop(chart);
         area.present()?;
@@ -117,23 +123,32 @@ impl Chart {
         let style = ("sans-serif", 17).into_font().color(&INK).pos(centred);
         head.draw(&Text::new(self.title.as_str(), (middle, 10), style))?;
         for (name, number, (x, y)) in self.legend() {
-            let colour = COLOURS[number % COLOURS.len()];
-            head.draw(&Rectangle::new([(x, y + 5), (x + 18, y + 9)], colour.filled()))?;
+            match number {
+                Some(number) => {
+                    let colour = COLOURS[number % COLOURS.len()];
+                    head.draw(&Rectangle::new([(x, y + 5), (x + 18, y + 9)], colour.filled()))?;
+                }
+                None => head.draw(&Circle::new((x + 9, y + 7), RING, INK.stroke_width(2)))?,
+            }
             head.draw(&Text::new(name, (x + 24, y), ("sans-serif", 13).into_font().color(&INK)))?;
         }
         Ok(())
     }
 
-    /// Names, numbers and places of the series that have a name, line by line.
-    fn legend(&self) -> Vec<(&str, usize, (i32, i32))> {
+    /// Names, numbers and places of the series that have a name, line by line; and of what circles are, which are no
+    /// series.
+    fn legend(&self) -> Vec<(&str, Option<usize>, (i32, i32))> {
         let (mut x, mut y) = (LEGEND.0, LEGEND.1);
         let mut placed = Vec::new();
-        for (number, series) in self.series.iter().enumerate().filter(|(_, series)| !series.name.is_empty()) {
-            let wide = i32::try_from(series.name.chars().count()).unwrap_or(0) * LETTER + 42;
+        let names = self.series.iter().enumerate().map(|(number, series)| (series.name.as_str(), Some(number)));
+        let circles = self.series.iter().any(|series| !series.published.is_empty());
+        let names = names.chain(circles.then_some(("as published", None)));
+        for (name, number) in names.filter(|(name, _)| !name.is_empty()) {
+            let wide = i32::try_from(name.chars().count()).unwrap_or(0) * LETTER + 42;
             if x > LEGEND.0 && x + wide > SIZE.0 as i32 {
                 (x, y) = (LEGEND.0, y + LINE);
             }
-            placed.push((series.name.as_str(), number, (x, y)));
+            placed.push((name, number, (x, y)));
             x += wide;
         }
         placed
@@ -161,6 +176,7 @@ mod tests {
             name: (*name).into(),
             points: vec![(0.0, 0.0), (0.5, 10.0 + number as f64), (1.0, 0.0), (1.0, 20.0)],
             mark: Mark::Both,
+            ..Series::default()
         });
         let chart = Chart { title: "Title".into(), series: series.collect(), ..Chart::default() };
         let legend = chart.legend();
@@ -173,5 +189,13 @@ mod tests {
         assert_eq!(points.len(), 4 * names.len());
         assert!(points.iter().all(|y| *y > lowest), "{lowest}: {points:?}");
         assert!(names.iter().all(|name| svg.contains(name)));
+    }
+    #[test]
+    fn what_was_published_is_drawn_around_ours() {
+        let series = |published| Series { name: "ours".into(), points: vec![(1.0, 2.0)], mark: Mark::Both, published };
+        let chart = |published| Chart { series: vec![series(published)], ..Chart::default() }.svg().unwrap();
+        let (without, with) = (chart(Vec::new()), chart(vec![(1.0, 2.0), (3.0, 40.0)]));
+        assert_eq!((circles(&without).len(), circles(&with).len()), (1, 1 + 2 + 1), "and one in the legend");
+        assert!(with.contains("as published") && !without.contains("as published"));
     }
 }

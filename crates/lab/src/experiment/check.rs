@@ -25,6 +25,9 @@ pub(super) fn spec(spec: &Spec) -> Result<(), String> {
     if spec.files_above && (spec.replay != Kind::Method || spec.threshold.contains(&0)) {
         return Err("files_above is for replays by the method, with a threshold".into());
     }
+    if spec.files_above && spec.presets.iter().any(|preset| preset != "buddy") {
+        return Err("files_above is for the preset buddy: no other has long objects in files beside others".into());
+    }
     if !(spec.quick > 0.0 && spec.quick <= 1.0) {
         return Err("quick is a share, up to 1".into());
     }

@@ -1,6 +1,6 @@
 //! Results as JSON, CSV, and a page with drawings.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use picaflor_sim::Profile;
 
@@ -89,6 +89,8 @@ fn html(spec: &Spec, traces: &[Report], rows: &[Row]) -> Result<String> {
         page.drawing(&board_of(spec, board, rows).svg());
     }
     for plot in &spec.plot {
+        // What was published is of the whole.
+        let plot = if spec.is_quick { &Plot { published: BTreeMap::new(), ..plot.clone() } } else { plot };
         for svg in drawings(plot, rows)? {
             page.drawing(&svg);
         }
@@ -262,7 +264,8 @@ fn lines(plot: &Plot, x: &str, title: String, rows: &[&Row]) -> Result<String> {
         let of_series = rows.iter().filter(|row| label(plot, rows, row) == name);
         let mut points: Vec<_> = of_series.filter_map(|row| Some((row.number(x)?, row.number(&plot.y)?))).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Series { name, points, mark: Mark::Both }
+        let published = plot.published.get(&name).cloned().unwrap_or_default();
+        Series { name, points, mark: Mark::Both, published }
     });
     let words = |field: &str| field.replace('_', " ");
     let scale = if plot.log { Scale::Log } else { Scale::Linear };
@@ -271,7 +274,14 @@ fn lines(plot: &Plot, x: &str, title: String, rows: &[&Row]) -> Result<String> {
 }
 
 fn bars(plot: &Plot, title: String, rows: &[&Row]) -> String {
-    let row = |row: &&Row| (label(plot, rows, row), vec![row.number(&plot.y).unwrap_or(f64::NAN)]);
+    let groups: &[&str] = if plot.published.is_empty() { &[] } else { &["ours", "published"] };
+    let row = |row: &&Row| {
+        let name = label(plot, rows, row);
+        let published = plot.published.get(&name).and_then(|points| points.first()).map_or(f64::NAN, |(_, y)| *y);
+        let values = [row.number(&plot.y).unwrap_or(f64::NAN), published];
+        (name, values[..groups.len().max(1)].to_vec())
+    };
     let rows = rows.iter().map(row).collect();
-    Bars { title, unit: plot.unit.clone(), rows, groups: Vec::new(), log: plot.log }.svg()
+    let groups = groups.iter().copied().map(String::from).collect();
+    Bars { title, unit: plot.unit.clone(), rows, groups, log: plot.log }.svg()
 }

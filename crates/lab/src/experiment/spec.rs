@@ -148,6 +148,10 @@ pub struct Plot {
     /// Whether the vertical axis, or the bars, are logarithmic.
     #[serde(default)]
     pub log: bool,
+    /// What a paper has of the same: by the name of a series, places on both axes. Of bars the first one's second
+    /// number counts.
+    #[serde(default)]
+    pub published: BTreeMap<String, Vec<(f64, f64)>>,
 }
 
 /// Bars of one device, with numbers of several behind them: see [`crate::draw::Board`].

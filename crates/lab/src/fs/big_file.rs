@@ -1,4 +1,6 @@
-//! One large preallocated file as a device: what a storage manager in user space sees of a file system.
+//! One large file as a device: what a storage manager in user space sees of a file system. It is preallocated, or it
+//! grows: then a page that was never written is a hole, which takes no room and is read without the disk. What maps
+//! pages to blocks is in memory.
 //!
 //! A write that covers a page in part reads the page first, if it is not in memory. A page that was written to its
 //! end joins the run of pages written before it; the run goes to the disk when it is a cluster long, or when the next
@@ -21,7 +23,7 @@ use super::system::FileSystem;
 /// Unit of reading and writing that a storage manager sees, in bytes.
 const BLOCK: usize = 512;
 
-/// A preallocated file of a [`FileSystem`]. Clones share everything.
+/// A large file of a [`FileSystem`]. Clones share everything.
 #[derive(Clone)]
 pub struct BigFile {
     fs: FileSystem,
@@ -32,8 +34,10 @@ pub struct BigFile {
 }
 
 struct State {
-    /// Address of each run of pages, by its first page.
-    runs: Vec<(u64, Address)>,
+    /// Address of each page; none of a hole.
+    addresses: Vec<Option<Address>>,
+    /// Where the page that was allocated last ends: a hole with nothing before it is filled behind that.
+    last: Option<Address>,
     inode: u64,
     contents: SparseBytes,
     /// Pages that wait to be a cluster.
@@ -49,21 +53,31 @@ struct Queue {
 }
 
 impl State {
-    fn address(&self, page: u64, fragments: u64) -> Address {
-        let (first, address) = self.runs[self.runs.partition_point(|run| run.0 <= page) - 1];
-        address + (page - first) * fragments
+    fn address(&self, page: u64) -> Option<Address> {
+        self.addresses.get(page as usize).copied().flatten()
     }
 
-    /// Pages as runs of fragments.
-    fn runs_of(&self, pages: Range<u64>, fragments: u64) -> Vec<Run> {
-        let mut runs: Vec<Run> = Vec::new();
-        for address in pages.map(|page| self.address(page, fragments)) {
-            match runs.last_mut() {
-                Some((start, count)) if *start + *count == address => *count += fragments,
-                _ => runs.push((address, fragments)),
-            }
+    /// The address of a page, which gets one if it is a hole.
+    fn allocate(&mut self, core: &mut Core, page: u64) -> io::Result<Address> {
+        if let Some(address) = self.address(page) {
+            return Ok(address);
         }
-        runs
+        let fragments = core.layout.fragments;
+        let before = page.checked_sub(1).and_then(|before| self.address(before)).map(|before| before + fragments);
+        let wanted = before.or(self.last);
+        let group = wanted.map_or(0, |wanted| core.layout.group_of(wanted).min(core.layout.groups() - 1));
+        let address = core.layout.take_block(group, wanted).ok_or_else(full)?;
+        self.addresses[page as usize] = Some(address);
+        self.last = Some(address + fragments);
+        Ok(address)
+    }
+
+    /// The first of these pages, and those behind it as far as they lie in one piece; none if it is a hole.
+    fn run_of(&self, pages: Range<u64>, fragments: u64) -> Option<Run> {
+        let start = self.address(pages.start)?;
+        let follows = |(number, page): &(u64, u64)| self.address(*page) == Some(start + number * fragments);
+        let count = (0..).zip(pages).take_while(follows).count() as u64;
+        Some((start, count * fragments))
     }
 }
 
@@ -73,6 +87,18 @@ impl FileSystem {
     /// # Errors
     /// `StorageFull` if there is no room.
     pub fn big_file(&self, bytes: u64) -> io::Result<BigFile> {
+        let file = BigFile::new(self, bytes)?;
+        let pages = file.capacity / file.page;
+        let core = &mut *self.core.lock();
+        (0..pages).try_for_each(|page| file.state.lock().allocate(core, page).map(drop))?;
+        Ok(file)
+    }
+
+    /// The same, which takes room page by page as it is written: `bytes` is how long it may grow.
+    ///
+    /// # Errors
+    /// `StorageFull` if there is no room for all of it; a write, if others have taken that since.
+    pub fn growing_file(&self, bytes: u64) -> io::Result<BigFile> {
         BigFile::new(self, bytes)
     }
 }
@@ -87,18 +113,9 @@ impl BigFile {
             return Err(full());
         }
         let inode = core.layout.take_inode(0, false).ok_or_else(full)?;
-        let mut runs: Vec<(u64, Address)> = Vec::new();
-        let mut wanted = None;
-        for number in 0..pages {
-            let group = wanted.map_or(0, |wanted| core.layout.group_of(wanted).min(core.layout.groups() - 1));
-            let address = core.layout.take_block(group, wanted).ok_or_else(full)?;
-            if wanted != Some(address) {
-                runs.push((number, address));
-            }
-            wanted = Some(address + fragments);
-        }
         drop(core);
-        let state = State { runs, inode, contents: SparseBytes::new(), behind: 0..0, next_read: 0 };
+        let addresses = vec![None; pages as usize];
+        let state = State { addresses, last: None, inode, contents: SparseBytes::new(), behind: 0..0, next_read: 0 };
         Ok(Self {
             fs: fs.clone(),
             capacity: pages * page,
@@ -136,12 +153,12 @@ impl BigFile {
         for page in pages {
             let ahead = if page == state.next_read { core.profile.daemon.cluster / self.page } else { 1 };
             state.next_read = page + 1;
-            if core.pages.has(state.address(page, core.layout.fragments)) {
+            let cluster = page..(page + ahead).min(self.capacity / self.page);
+            let Some(piece) = state.run_of(cluster, core.layout.fragments) else { continue };
+            if core.pages.has(piece.0) {
                 continue;
             }
-            let cluster = page..(page + ahead).min(self.capacity / self.page);
-            let piece: Vec<_> = state.runs_of(cluster, core.layout.fragments).into_iter().take(1).collect();
-            if let Some((address, fragments)) = core.pages.missing(&piece).first().copied() {
+            if let Some((address, fragments)) = core.pages.missing(&[piece]).first().copied() {
                 core.pages.arrived(address, fragments)?;
                 missing.push((address, fragments));
             }
@@ -154,8 +171,7 @@ impl BigFile {
         let fragments = core.layout.fragments;
         let pages = std::mem::replace(&mut state.behind, 0..0);
         let mut run: Option<Run> = None;
-        for page in pages {
-            let address = state.address(page, fragments);
+        for address in pages.filter_map(|page| state.address(page)) {
             // The daemon may have been here.
             if !core.pages.is_dirty(address) {
                 continue;
@@ -174,8 +190,9 @@ impl BigFile {
 
     fn write_page(&self, core: &mut Core, state: &mut State, page: u64, within: Range<u64>) -> io::Result<()> {
         let fragments = core.layout.fragments;
-        let address = state.address(page, fragments);
-        if (within.start > 0 || within.end < self.page) && !core.pages.has(address) {
+        let is_hole = state.address(page).is_none();
+        let address = state.allocate(core, page)?;
+        if (within.start > 0 || within.end < self.page) && !is_hole && !core.pages.has(address) {
             // This page alone, each time: Markatos et al. traced it, and a small write was "usually" a read of the
             // disk (§3.5). What the drive reads ahead meanwhile is the drive's.
             core.pages.need_data(&[(address, fragments)])?;

@@ -273,6 +273,26 @@ fn a_page_written_in_part_is_read_first_and_a_whole_one_is_not() {
 }
 
 #[test]
+fn a_file_that_grows_takes_what_was_written_and_reads_holes_without_the_disk() {
+    let (fs, _) = made("ufs");
+    let before = fs.available();
+    let file = fs.growing_file(100 << 20).unwrap();
+    let mut back = [9; 1024];
+    file.read(50 << 20, &mut back).unwrap();
+    assert!(back.iter().all(|byte| *byte == 0));
+    file.write((50 << 20) + 512, &[1; 512]).unwrap();
+    file.write(60 << 20, &[2; 8192]).unwrap();
+    assert_eq!((fs.counts().data_reads, before - fs.available()), (0, 2 * 8192), "a hole is not read");
+    file.read(50 << 20, &mut back).unwrap();
+    assert!(back[..512].iter().all(|byte| *byte == 0) && back[512..].iter().all(|byte| *byte == 1));
+    fs.write("beside", &vec![0; 64 << 20]).unwrap();
+    let before = fs.available();
+    (0..100).for_each(|at| file.write(at << 20, &vec![3; 1 << 20]).unwrap());
+    assert_eq!(before - fs.available(), (100 << 20) - 2 * 8192, "all of it now");
+    assert!(fs.growing_file(1 << 50).is_err());
+}
+
+#[test]
 fn whole_pages_in_a_row_stream_near_the_speed_of_the_disk_and_scattered_ones_do_not() {
     let rate = |step: u64| {
         let (file, _, disk) = big("ufs", 200 << 20);

@@ -25,6 +25,8 @@ pub(super) struct Medium {
     disk: Option<SimulatedDisk>,
     system: Option<FileSystem>,
     place: Place,
+    /// Where the store's long objects are files, if they are.
+    long_files: Option<Place>,
     /// Of a place on this machine; what is in it goes when the run ends.
     _folder: Option<Kept>,
 }
@@ -92,7 +94,14 @@ impl Medium {
         }
         let clock = Clock::virtual_at(1_700_000_000_000);
         let place = |device| Place::Device(Elevator::of_preset(&setup.preset).before(device));
-        let made = |disk, system, place| Self { clock: clock.clone(), disk, system, place, _folder: None };
+        let made = |disk, system: Option<FileSystem>, place| {
+            let folder = system.clone().filter(|_| setup.files_above);
+            let long_files = folder.map(|system| Place::Folder(Arc::new(system)));
+            Self { clock: clock.clone(), disk, system, place, long_files, _folder: None }
+        };
+        if setup.files_above && setup.file_system.is_none() {
+            return Err(wrong(setup, "files_above needs a file_system"));
+        }
         if setup.device == MEMORY {
             let device = Arc::new(MemoryDevice::new(setup.capacity.next_multiple_of(1 << 20)));
             return Ok(made(None, None, place(device)));
@@ -125,7 +134,12 @@ impl Medium {
                     let system = FileSystem::new(&kind, &disk).map_err(|error| wrong(setup, error))?;
                     let why =
                         |error| wrong(setup, format!("a file of {} MiB on {name}: {error}", setup.capacity >> 20));
-                    let file = system.big_file(setup.capacity).map_err(why)?;
+                    // What files take, the store's own does not.
+                    let file = match setup.files_above {
+                        true => system.growing_file(setup.capacity),
+                        false => system.big_file(setup.capacity),
+                    };
+                    let file = file.map_err(why)?;
                     (disk, system, place(Arc::new(file)))
                 };
                 Ok(made(Some(disk), Some(system), place))
@@ -142,12 +156,13 @@ impl Medium {
         let folder = folder.map_err(Error::file("making a folder in", &setup.device))?;
         let name = if options.wants_folder() { "files" } else { "volume" };
         let place = Place::Path(folder.path().join(name));
-        Ok(Self { clock: Clock::real(), disk: None, system: None, place, _folder: Some(Kept::new(folder)) })
+        let long_files = setup.files_above.then(|| Place::Path(folder.path().join("long")));
+        let kept = Some(Kept::new(folder));
+        Ok(Self { clock: Clock::real(), disk: None, system: None, place, long_files, _folder: kept })
     }
 
-    /// The file system on the device, if there is one.
-    pub(super) fn system(&self) -> Option<FileSystem> {
-        self.system.clone()
+    pub(super) fn long_files(&self) -> Option<Place> {
+        self.long_files.clone()
     }
 
     pub(super) fn place(&self) -> Place {

@@ -9,7 +9,6 @@
 //! misses, a put; who leaves is the preset's answer. *Pages*: the same, with what an application can say about which
 //! objects belong together, counted by page view.
 
-mod above;
 mod bodies;
 mod hints;
 mod medium;
@@ -29,7 +28,6 @@ use std::time::Duration;
 use picaflor::{Daemons, Durability, Mode, Options, Place, Store};
 
 use self::{
-    above::Above,
     bodies::Bodies,
     medium::Medium,
     reads::Reads,
@@ -53,11 +51,8 @@ pub use self::{
 /// # Errors
 /// If the setup names what does not exist, or the store fails.
 pub fn run(setup: &Setup, stream: &Stream, progress: &dyn Fn(u64)) -> Result<Outcome> {
-    let asked = setup;
-    let setup = &above::shortened(asked, stream);
     let options = picaflor_literature::preset(&setup.preset).map_err(failed(setup))?;
     let medium = Medium::new(setup, &options)?;
-    let above = Above::new(asked, medium.system())?;
     let options = fill(options, setup, &medium);
     let clock = medium.clock.clone();
     let store = Store::open(options).map_err(failed(setup))?;
@@ -67,7 +62,6 @@ pub fn run(setup: &Setup, stream: &Stream, progress: &dyn Fn(u64)) -> Result<Out
         bodies: Bodies::default(),
         reads: Reads::new(setup.preset.starts_with("lazy-reads") && !setup.wait),
         medium: &medium,
-        above,
         outcome: Outcome::default(),
     };
     let before = clock.now_nanos();
@@ -94,7 +88,6 @@ pub fn run(setup: &Setup, stream: &Stream, progress: &dyn Fn(u64)) -> Result<Out
 pub fn check(setup: &Setup) -> Result<()> {
     let options = picaflor_literature::preset(&setup.preset).map_err(failed(setup))?;
     let medium = Medium::new(setup, &options)?;
-    Above::new(setup, medium.system())?;
     let options = fill(options, setup, &medium);
     let Some(asked) = setup.buffers else { return Ok(()) };
     // The engine gives buffers a part of the memory and opens no more than fit in it: what a row says would not be what
@@ -116,6 +109,7 @@ fn fill(mut options: Options, setup: &Setup, medium: &Medium) -> Options {
         Place::Device(device) => setup.capacity.min(device.capacity()),
         _ => setup.capacity,
     };
+    options.long_files = medium.long_files().into_iter().collect();
     options.memory = setup.memory;
     // A method replay fits by its levels, but for what fragmentation takes; then the store, too, lets the oldest go.
     options.mode = Mode::Cache;

@@ -115,7 +115,7 @@ impl Running<'_> {
         let bytes = key.to_le_bytes();
         let begin = self.medium.clock.now_nanos();
         let found = self.store.get(&bytes).map_err(failed(self.setup))?;
-        found.iter().try_for_each(|object| self.check(request, object))?;
+        let found = self.whole(request, found)?;
         let took = self.medium.clock.now_nanos() - begin;
         match found {
             Some(_) => {

@@ -1,15 +1,14 @@
 //! A run under way: what is asked of the store, request by request.
 
-use picaflor::{Error as StoreError, PutOptions, Store};
+use picaflor::{Error as StoreError, Miss, Object, PutOptions, Store};
 
 use super::{
-    above::Above,
     bodies::Bodies,
     hints::Hints,
     medium::Medium,
     outcome::Outcome,
     reads::Reads,
-    setup::{Setup, failed, file_failed, name_of},
+    setup::{Setup, failed, name_of},
     stream::Stream,
 };
 use crate::{Error, Result, method::Operation, trace::Request};
@@ -20,7 +19,6 @@ pub(super) struct Running<'a> {
     pub(super) bodies: Bodies,
     pub(super) reads: Reads,
     pub(super) medium: &'a Medium,
-    pub(super) above: Option<Above>,
     pub(super) outcome: Outcome,
 }
 
@@ -58,11 +56,9 @@ impl Running<'_> {
             self.outcome.gets += 1;
             // A version that changed is another object to a cache: the proxy above would have revalidated it away.
             let key = request.versioned_key().to_le_bytes();
-            match self.store.get(&key).map_err(failed(self.setup))? {
-                Some(object) => {
-                    self.outcome.hits += 1;
-                    self.check(&request, &object)?;
-                }
+            let found = self.store.get(&key).map_err(failed(self.setup))?;
+            match self.whole(&request, found)? {
+                Some(_) => self.outcome.hits += 1,
                 None => self.put(&key, &request, 0)?,
             }
             self.store.step().map_err(failed(self.setup))?;
@@ -76,50 +72,40 @@ impl Running<'_> {
 
     fn read(&mut self, request: &Request) -> Result<()> {
         self.outcome.reads += 1;
-        if let Some(above) = self.above.as_ref().filter(|above| above.has(request.key)) {
-            let right = above.read(request.key).map_err(|error| file_failed(self.setup, &error))?;
-            let why =
-                || Error::experiment(name_of(self.setup), format!("wrong bytes in the file of {:x}", request.key));
-            return if right { self.step() } else { Err(why()) };
-        }
         let key = request.key.to_le_bytes();
         if self.reads.lazy {
             let get = self.store.get_async(&key);
             self.reads.add(Box::pin(get), *request);
             let done = self.reads.poll().map_err(failed(self.setup))?;
-            self.read_done(&done)?;
+            self.read_done(done)?;
         } else {
             let object = self.store.get(&key).map_err(failed(self.setup))?;
-            self.read_done(&[(*request, object)])?;
+            self.read_done(vec![(*request, object)])?;
         }
         self.step()
     }
 
-    fn read_done(&mut self, done: &[(Request, Option<picaflor::Object>)]) -> Result<()> {
+    fn read_done(&mut self, done: Vec<(Request, Option<Object>)>) -> Result<()> {
         for (request, object) in done {
-            match object {
-                Some(object) => self.check(request, object)?,
-                None => self.outcome.lost += 1,
-            }
+            self.outcome.lost += u64::from(self.whole(&request, object)?.is_none());
         }
         Ok(())
     }
 
-    /// Reads all of an object. A store that returns other bytes than it was given has no speed worth measuring.
-    pub(super) fn check(&self, request: &Request, object: &picaflor::Object) -> Result<()> {
-        let right = Bodies::are_in(request, object).map_err(failed(self.setup))?;
+    /// Reads all of an object, if it was found. A store that returns other bytes than it was given has no speed worth
+    /// measuring. But a cache may lose a piece of a large object, as it may lose any object: then it has none.
+    pub(super) fn whole(&self, request: &Request, found: Option<Object>) -> Result<Option<Object>> {
+        let Some(object) = found else { return Ok(None) };
         let why = || format!("the store returned wrong bytes for key {:x}", request.key);
-        if right { Ok(()) } else { Err(Error::experiment(name_of(self.setup), why())) }
+        match Bodies::are_in(request, &object) {
+            Ok(true) => Ok(Some(object)),
+            Ok(false) => Err(Error::experiment(name_of(self.setup), why())),
+            Err(StoreError::Damaged { why, .. }) if why == Miss::ChunkMissing.to_string() => Ok(None),
+            Err(error) => Err(failed(self.setup)(error)),
+        }
     }
 
     fn write(&mut self, request: &Request) -> Result<()> {
-        if let Some(above) = self.above.as_mut().filter(|above| above.takes(request)) {
-            let body = self.bodies.of(request);
-            self.outcome.writes += 1;
-            self.outcome.stored_bytes += body.len() as u64;
-            above.write(request, body).map_err(|error| file_failed(self.setup, &error))?;
-            return self.step();
-        }
         self.put(&request.key.to_le_bytes(), request, 0)?;
         self.step()
     }
@@ -149,10 +135,6 @@ impl Running<'_> {
 
     fn delete(&mut self, key: u64) -> Result<()> {
         self.outcome.deletes += 1;
-        if let Some(above) = self.above.as_mut().filter(|above| above.has(key)) {
-            above.remove(key).map_err(|error| file_failed(self.setup, &error))?;
-            return self.step();
-        }
         self.store.delete(&key.to_le_bytes()).map_err(failed(self.setup))?;
         self.step()
     }
@@ -165,9 +147,10 @@ impl Running<'_> {
     pub(super) fn drain(&mut self) -> Result<()> {
         while !self.reads.is_empty() {
             let done = self.reads.poll().map_err(failed(self.setup))?;
-            self.read_done(&done)?;
+            let is_idle = done.is_empty();
+            self.read_done(done)?;
             self.step()?;
-            if done.is_empty() {
+            if is_idle {
                 self.medium.pass_time();
             }
         }

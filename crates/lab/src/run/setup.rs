@@ -39,7 +39,7 @@ pub struct Setup {
     pub buffers: Option<usize>,
     /// Longest object that shares an area, in blocks, if other than the engine's default.
     pub threshold: Option<u32>,
-    /// Whether longer ones have a file each, beside the store's, instead of being alone in it.
+    /// Whether longer ones have a file each, beside the store's, instead of being alone in it: the preset's long files.
     pub files_above: bool,
     /// Whether each get is waited for where the preset would gather several.
     pub wait: bool,
@@ -62,10 +62,6 @@ pub struct Setup {
 /// An error of the store, with the name of the run.
 pub(super) fn failed(setup: &Setup) -> impl Fn(StoreError) -> Error + use<'_> {
     move |source| Error::Store { name: name_of(setup), source }
-}
-
-pub(super) fn file_failed(setup: &Setup, error: &std::io::Error) -> Error {
-    Error::experiment(name_of(setup), format!("a file beside the store: {error}"))
 }
 
 pub(super) fn name_of(setup: &Setup) -> String {

@@ -24,7 +24,7 @@ pub fn page(name: &str, files: &[Report], stat: &Stat) -> Result<String> {
 }
 
 fn line(name: &str, points: &[(f64, f64)]) -> Series {
-    Series { name: name.into(), points: points.to_vec(), mark: Mark::Line }
+    Series { name: name.into(), points: points.to_vec(), mark: Mark::Line, ..Series::default() }
 }
 
 fn charts(stat: &Stat) -> Vec<Chart> {
@@ -34,7 +34,8 @@ fn charts(stat: &Stat) -> Vec<Chart> {
     if zipf.exponent.is_finite() {
         let at = |rank: f64| (rank, 10_f64.powf(zipf.intercept - zipf.exponent * rank.log10()));
         let name = format!("Zipf, exponent {:.2} (R² {:.2})", zipf.exponent, zipf.r2);
-        popularity.push(Series { name, points: vec![at(1.0), at(zipf.ranks as f64)], mark: Mark::Dashed });
+        let points = vec![at(1.0), at(zipf.ranks as f64)];
+        popularity.push(Series { name, points, mark: Mark::Dashed, ..Series::default() });
     }
     let axis = |text: &str, scale| (text.to_owned(), scale);
     let mut charts = vec![

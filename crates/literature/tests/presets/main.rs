@@ -19,6 +19,7 @@ mod pages;
 mod remembered;
 mod rotten;
 mod second;
+mod second_buffers;
 mod steps;
 mod tables;
 mod torn;

@@ -24,8 +24,10 @@ pub(crate) struct Asked {
     /// Files of their own that were made, and removed.
     pub(crate) files_made: u64,
     pub(crate) files_removed: u64,
-    /// Blocks that all files of classes have.
+    /// Blocks that all files of classes have had.
     pub(crate) blocks: u64,
+    /// Pages of which something was sent at once, for each time that it was.
+    pub(crate) packets: u64,
 }
 
 fn blocks_of(bytes: u64) -> usize {
@@ -34,9 +36,11 @@ fn blocks_of(bytes: u64) -> usize {
 
 /// A file management of the paper's.
 pub(crate) trait Manages {
-    fn write(&mut self, url: u64, bytes: u64);
+    fn write(&mut self, url: u64, server: u32, bytes: u64);
     fn read(&mut self, url: u64);
     fn delete(&mut self, url: u64);
+    /// All that was written so far is to be on the disk.
+    fn commit(&mut self) {}
     fn asked(&self) -> Asked;
 }
 
@@ -74,15 +78,30 @@ impl Stream {
         }
         None
     }
-}
 
-impl Manages for Stream {
-    fn write(&mut self, url: u64, bytes: u64) {
+    /// Where a URL's slots begin, and end.
+    pub(crate) fn place(&mut self, url: u64, bytes: u64) -> (usize, usize) {
         let slots = blocks_of(bytes);
         // "In this case, new URL write operations continue from the beginning of the file."
         let start = self.free_from(self.cursor, slots).or_else(|| self.free_from(0, slots)).expect("scratch space");
         let end = start + slots;
         self.taken[start..end].fill(true);
+        self.cursor = end;
+        self.urls.insert(url, (start, slots));
+        (start, end)
+    }
+
+    /// URLs in the order in which they lie.
+    pub(crate) fn in_order(&self) -> Vec<u64> {
+        let mut urls: Vec<(usize, u64)> = self.urls.iter().map(|(url, (start, _))| (*start, *url)).collect();
+        urls.sort_unstable();
+        urls.into_iter().map(|(_, url)| url).collect()
+    }
+}
+
+impl Manages for Stream {
+    fn write(&mut self, url: u64, _: u32, bytes: u64) {
+        let (start, end) = self.place(url, bytes);
         self.asked.writes += 1;
         self.asked.breaks += u64::from(start != self.end);
         // "If a process writes a small amount of data in a page that is not in the main memory cache, the operating
@@ -94,8 +113,7 @@ impl Manages for Stream {
             false => u64::from(cuts_first) + u64::from(cuts_last),
         };
         self.asked.written += ((last + 1 - first) * self.page) as u64 * BLOCK;
-        (self.cursor, self.end) = (end, end);
-        self.urls.insert(url, (start, slots));
+        self.end = end;
     }
 
     fn read(&mut self, url: u64) {
@@ -116,12 +134,99 @@ impl Manages for Stream {
     }
 }
 
-/// "URLs that need one block of disk space are all stored in the same file. URLs that need two blocks of disk space are
-/// stored in another file, etc."
+/// Where the classes of BUDDY have their slots.
+enum Space {
+    /// "URLs that need one block of disk space are all stored in the same file. URLs that need two blocks of disk space
+    /// are stored in another file, etc." Of each: its slots, and those of them that are free.
+    Files(BTreeMap<usize, (usize, BTreeSet<usize>)>),
+    /// What is not the paper's.
+    Areas(Areas),
+}
+
+/// One disk for all classes, of which they are given areas of several slots: the first free blocks.
+pub(crate) struct Areas {
+    /// Blocks that are a class's.
+    taken: Vec<bool>,
+    /// Slots of an area of this class.
+    slots: fn(usize) -> usize,
+    /// Whether an area in which nothing lies is free again, for any class.
+    go_back: bool,
+    /// By first block: class, slots, URLs in them.
+    cut: BTreeMap<usize, (usize, usize, usize)>,
+    free: BTreeMap<usize, BTreeSet<usize>>,
+    /// Every slot that a class ever used: class, first block.
+    had: BTreeSet<(usize, usize)>,
+}
+
+impl Areas {
+    pub(crate) fn new(disk: usize, slots: fn(usize) -> usize, go_back: bool) -> Self {
+        let (cut, free, had) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Self { taken: vec![false; disk], slots, go_back, cut, free, had }
+    }
+
+    fn take(&mut self, class: usize) -> usize {
+        if self.free.entry(class).or_default().is_empty() {
+            let slots = (self.slots)(class);
+            let fits = |at: &usize| !self.taken[*at..at + slots * class].contains(&true);
+            let at = (0..=self.taken.len() - slots * class).find(fits).expect("room for an area");
+            self.taken[at..at + slots * class].fill(true);
+            self.cut.insert(at, (class, slots, 0));
+            self.free.entry(class).or_default().extend((0..slots).map(|slot| at + slot * class));
+        }
+        let slot = self.free.get_mut(&class).and_then(BTreeSet::pop_first).expect("a slot of an area");
+        self.cut.range_mut(..=slot).next_back().expect("its area").1.2 += 1;
+        self.had.insert((class, slot));
+        slot
+    }
+
+    fn give(&mut self, class: usize, slot: usize) {
+        self.free.entry(class).or_default().insert(slot);
+        let (&at, area) = self.cut.range_mut(..=slot).next_back().expect("its area");
+        area.2 -= 1;
+        let (_, slots, urls) = *area;
+        if urls == 0 && self.go_back {
+            self.cut.remove(&at);
+            self.free.entry(class).or_default().retain(|slot| !(at..at + slots * class).contains(slot));
+            self.taken[at..at + slots * class].fill(false);
+        }
+    }
+}
+
+impl Space {
+    /// "BUDDY finds the first free slot on the appropriate file."
+    fn take(&mut self, class: usize) -> usize {
+        match self {
+            Self::Areas(areas) => areas.take(class),
+            Self::Files(files) => {
+                let (slots, free) = files.entry(class).or_default();
+                free.pop_first().unwrap_or_else(|| {
+                    *slots += 1;
+                    *slots - 1
+                })
+            }
+        }
+    }
+
+    /// "BUDDY marks the corresponding slot in the appropriate file as free."
+    fn give(&mut self, class: usize, slot: usize) {
+        match self {
+            Self::Areas(areas) => areas.give(class, slot),
+            Self::Files(files) => drop(files.entry(class).or_default().1.insert(slot)),
+        }
+    }
+
+    fn blocks(&self) -> usize {
+        match self {
+            Self::Areas(areas) => areas.had.iter().map(|(class, _)| class).sum(),
+            Self::Files(files) => files.iter().map(|(class, (slots, _))| class * slots).sum(),
+        }
+    }
+}
+
+/// BUDDY, with a class for each number of blocks up to a threshold.
 pub(crate) struct Buddy {
     threshold: usize,
-    /// Of each class: slots of its file, and those of them that are free.
-    classes: BTreeMap<usize, (usize, BTreeSet<usize>)>,
+    space: Space,
     /// Class and slot; none of one that has a file of its own.
     urls: HashMap<u64, (usize, Option<usize>)>,
     asked: Asked,
@@ -129,12 +234,16 @@ pub(crate) struct Buddy {
 
 impl Buddy {
     pub(crate) fn new(threshold: usize) -> Self {
-        Self { threshold, classes: BTreeMap::new(), urls: HashMap::new(), asked: Asked::default() }
+        Self { threshold, space: Space::Files(BTreeMap::new()), urls: HashMap::new(), asked: Asked::default() }
+    }
+
+    pub(crate) fn of_areas(threshold: usize, areas: Areas) -> Self {
+        Self { space: Space::Areas(areas), ..Self::new(threshold) }
     }
 }
 
 impl Manages for Buddy {
-    fn write(&mut self, url: u64, bytes: u64) {
+    fn write(&mut self, url: u64, _: u32, bytes: u64) {
         let blocks = blocks_of(bytes);
         if blocks > self.threshold {
             // "URLs larger than this number are stored in separate files - one URL per file."
@@ -142,12 +251,7 @@ impl Manages for Buddy {
             self.urls.insert(url, (blocks, None));
             return;
         }
-        // "BUDDY finds the first free slot on the appropriate file."
-        let (slots, free) = self.classes.entry(blocks).or_default();
-        let slot = free.pop_first().unwrap_or_else(|| {
-            *slots += 1;
-            *slots - 1
-        });
+        let slot = self.space.take(blocks);
         self.asked.writes += 1;
         self.asked.written += blocks as u64 * BLOCK;
         self.urls.insert(url, (blocks, Some(slot)));
@@ -162,14 +266,13 @@ impl Manages for Buddy {
 
     fn delete(&mut self, url: u64) {
         match self.urls.remove(&url) {
-            Some((blocks, Some(slot))) => drop(self.classes.entry(blocks).or_default().1.insert(slot)),
+            Some((blocks, Some(slot))) => self.space.give(blocks, slot),
             Some((_, None)) => self.asked.files_removed += 1,
             None => {}
         }
     }
 
     fn asked(&self) -> Asked {
-        let blocks = self.classes.iter().map(|(blocks, (slots, _))| (blocks * slots) as u64).sum();
-        Asked { blocks, ..self.asked }
+        Asked { blocks: self.space.blocks() as u64, ..self.asked }
     }
 }

@@ -5,5 +5,7 @@ mod counts;
 mod crash;
 mod crashes;
 mod failing;
+mod held;
 mod methods;
+mod second;
 mod threads;

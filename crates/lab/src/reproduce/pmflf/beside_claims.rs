@@ -78,19 +78,23 @@ fn figures_11_and_12(found: &Linux) -> Vec<Verdict> {
     ]
 }
 
+/// Tables 1 to 3: by sizes, the site's and the proxy's, of files and of PMFLF.
+const TABLES: [[[f64; 2]; 2]; 3] =
+    [[[21.6, 55.6], [18.5, 42.3]], [[20.2, 96.9], [15.6, 69.2]], [[643.0, 370.0], [1731.0, 1521.0]]];
+
 /// Tables 1 to 3: ratios over files first, then the figures. The paper's PMFLF was in a file; "maximum performance" it
 /// expects of one on the disk itself (§3). It does not say whether puts were forced.
 fn tables([forced, left]: &[[Nt; 2]; 2]) -> Vec<Verdict> {
     let mb = |nt: &Nt| nt.bytes.map(|bytes| bytes.map(|bytes| bytes as f64 / 1e6));
     let replacements = |found, how: &str| {
         let what = format!("replacements/s, {how}");
-        rows("P-6", &what, found, &|nt| nt.replacements, [[21.6, 55.6], [18.5, 42.3]], Some((2.0, 3.0)))
+        rows("P-6", &what, found, &|nt| nt.replacements, TABLES[0], Some((2.0, 3.0)))
     };
     let reads = |found, how: &str| {
         let what = format!("reads/s, puts {how}");
-        rows("P-7", &what, found, &|nt| nt.reads, [[20.2, 96.9], [15.6, 69.2]], Some((3.5, 5.5)))
+        rows("P-7", &what, found, &|nt| nt.reads, TABLES[1], Some((3.5, 5.5)))
     };
-    let mut space = rows("P-8", "MB of disk", forced, &mb, [[643.0, 370.0], [1731.0, 1521.0]], None);
+    let mut space = rows("P-8", "MB of disk", forced, &mb, TABLES[2], None);
     // The allocator takes the same, wherever it is.
     space.retain(|row| !row.what.contains("on the disk"));
     let [forced_too, left_too] = ["forced", "left to the system"];
@@ -155,5 +159,32 @@ pub(super) fn drawings(measured: &Measured) -> Result<Vec<String>> {
         (name.to_owned(), points.collect())
     };
     let lines = vec![line(FILES, "files"), line(PMFLF, "PMFLF")];
-    Ok(vec![bars.svg(), chart("Figure 12: space", ("runs", Scale::Linear), "MB", lines).svg()?])
+    let tables = [
+        table("Table 1: replacements, puts forced", "/s", measured, TABLES[0], |nt| nt.replacements),
+        table("Table 2: reads, puts forced", "/s", measured, TABLES[1], |nt| nt.reads),
+        table("Table 3: space", "MB", measured, TABLES[2], |nt| {
+            nt.bytes.map(|bytes| bytes.map(|bytes| bytes as f64 / 1e6))
+        }),
+    ];
+    Ok([tables.to_vec(), vec![bars.svg(), chart("Figure 12: space", ("runs", Scale::Linear), "MB", lines).svg()?]]
+        .concat())
+}
+
+/// A table's numbers beside ours.
+fn table(
+    title: &str,
+    unit: &str,
+    measured: &Measured,
+    published: [[f64; 2]; 2],
+    of: fn(&Nt) -> [Option<f64>; 3],
+) -> String {
+    let [forced, _] = &measured.nt;
+    let mut rows = Vec::new();
+    for ((whose, found), published) in ["the site's sizes", "the proxy's"].iter().zip(forced).zip(published) {
+        for (who, name, published) in [(FILES, "files", published[0]), (PMFLF, "PMFLF in a file", published[1])] {
+            rows.push((format!("{whose}: {name}"), vec![of(found)[who].unwrap_or(f64::NAN), published]));
+        }
+    }
+    let groups = ["ours", "published"].map(String::from).to_vec();
+    Bars { title: title.into(), unit: unit.into(), rows, groups, log: false }.svg()
 }

@@ -41,7 +41,8 @@ pub(super) struct Measured {
 type Of = fn(&Fragmentation) -> f64;
 
 pub(super) fn chart(title: &str, x: (&str, Scale), y: &str, series: Vec<(String, Vec<(f64, f64)>)>) -> Chart {
-    let series = series.into_iter().map(|(name, points)| Series { name, points, mark: Mark::Both }).collect();
+    let of = |(name, points)| Series { name, points, mark: Mark::Both, ..Series::default() };
+    let series = series.into_iter().map(of).collect();
     Chart { title: title.into(), x: (x.0.into(), x.1), y: (y.into(), Scale::Linear), series }
 }
 
