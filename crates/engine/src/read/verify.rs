@@ -64,26 +64,41 @@ impl Frames {
         self.shared.leases.drop_over(self.medium.number, |left| self.drop_chunks_now(left.parent, left.manifest))
     }
 
-    /// The entries that may be of this key, newest last: those of its place in the index, but for what a table of
-    /// places knows to be of another key.
+    /// The entries that may be of this key, newest last: those of its place in the index, but for what is known to be
+    /// of another key.
     pub(crate) fn candidates(&self, hash: KeyHash) -> Candidates {
         let mut candidates = self.catalog.index.candidates(hash.short());
         candidates.retain(|entry| !self.is_of_another(*entry, hash));
         candidates
     }
 
-    /// Whether a table of places says that what an entry leads to has another key than this.
+    /// Whether what an entry leads to is known to have another key than this: by the table of places, and by memory
+    /// where it waits there for a place of its own, or for company.
     pub(crate) fn is_of_another(&self, entry: IndexEntry, hash: KeyHash) -> bool {
-        match (&self.catalog.places, entry.location()) {
-            (Some(places), Location::OnDisk { grain }) => places.is_of_another(grain, hash),
-            _ => false,
+        let (buffers, places) = (&self.catalog.buffers, &self.catalog.places);
+        let is_other = |header: &Header, key: &[u8]| self.medium.hasher.frame(header.kind, key) != hash;
+        match (entry.location(), places) {
+            (Location::OnDisk { grain }, Some(places)) => places.is_of_another(grain, hash),
+            (Location::OnDisk { .. }, None) => false,
+            (Location::Buffered { slot, offset }, Some(_)) => {
+                let mut is_of_another = false;
+                buffers.read(slot, offset as usize * GRAIN, hash.short(), |header, key| {
+                    is_of_another = is_other(header, key);
+                    false
+                });
+                is_of_another
+            }
+            (Location::Buffered { slot, .. }, None) => {
+                let staged = buffers.staging().and_then(|staging| staging.get(slot));
+                staged.is_some_and(|staged| is_other(&staged.frame.header, staged.frame.key()))
+            }
         }
     }
 
     /// The entry that a put of this key replaces. A cache takes any that fits: with the rare other key of
     /// the same place it loses an object, as by eviction: 8 puts of 120,000 did; and it drops the others
-    /// that recovery may have found there, for one of them may be an older version of this key. Where objects have
-    /// places of their own it does not: no record would tell that the other key's newest version left. A store makes
+    /// that recovery may have found there, for one of them may be an older version of this key. Not so what is in no
+    /// cluster: no record would tell that the other key's newest version left. A store makes
     /// sure, by reading, and so does a cache whose listener is to hear of each object that leaves; where nothing of the
     /// place can be read, they drop the others too.
     pub(crate) fn own(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {

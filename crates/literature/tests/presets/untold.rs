@@ -1,5 +1,5 @@
-//! Where objects have places of their own, the log alone tells after a crash which version of a key stands. What leaves
-//! without a new version of its key is told there before others have its place, or an older version shows.
+//! Of what waits in memory, and of what has a place of its own, the log alone tells after a crash which version of a
+//! key stands. What leaves without a new version is told there before others have its place, or an older one shows.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -97,6 +97,28 @@ fn another_key_of_its_place_in_the_index_brings_no_older_version_back() {
         let store = Store::open(options).unwrap();
         let shown = read(&store, &own).map(|body| body.len());
         assert_ne!(shown, Some(OLDER), "{preset}");
+    }
+}
+
+#[test]
+fn nor_does_one_that_comes_while_the_newer_version_waits_in_a_buffer() {
+    let [own, other] = twins();
+    let rows = ["lazy-reads-loc", "stream", "picaflor", "hummingbird", "damelo"];
+    for (preset, checkpoint) in rows.into_iter().flat_map(|preset| [(preset, false), (preset, true)]) {
+        let options = cache(preset, memory(8 * MIB, 512));
+        let store = Store::open(options.clone()).unwrap();
+        put_both(&store, &own);
+        if checkpoint {
+            store.checkpoint().unwrap();
+        }
+        store.put(&own, &body(3, OLDER)).unwrap();
+        store.put(&other, &body(4, OLDER)).unwrap();
+        store.flush().unwrap();
+        kill(store);
+        let store = Store::open(options).unwrap();
+        let shown = read(&store, &own);
+        assert!(shown.is_none_or(|shown| shown == body(3, OLDER)), "{preset}, checkpoint {checkpoint}");
+        assert_eq!(read(&store, &other), Some(body(4, OLDER)), "{preset}");
     }
 }
 
