@@ -181,6 +181,7 @@ impl Run<'_> {
         let is_open = self.is_cache() && (self.receipt_due || self.looking.is_some());
         match excuse {
             _ if again => {}
+            Excuse::Piece if self.plan.deaf => {}
             _ if excuse.is_of_loss() && is_open => self.losses.push(excuse),
             _ => self.tally.excused.note(excuse),
         }
@@ -251,7 +252,8 @@ impl Run<'_> {
     /// Whether a get must bring something: always in a store on an honest device, in a cache unless the object
     /// left or may have been pushed out of the index.
     fn due(&self, key: usize, now: u64) -> Due {
-        if self.has_crashed() || !self.oracle.must_be_there(key, now, self.is_cache()) {
+        let may_have_left = self.plan.deaf && self.is_cache();
+        if self.has_crashed() || may_have_left || !self.oracle.must_be_there(key, now, self.is_cache()) {
             return Due::No;
         }
         match self.plan.trouble {

@@ -29,6 +29,8 @@ usage: picaflor-torture [options]
   --jobs N         threads (default: as many as there are processors)
   --keep-going     do not stop at the first violation
   --trace          print every operation as it is run
+  --deaf           nobody hears what leaves a cache, as in most programs; then what is missing says nothing, and what is
+                   shown is judged
   --no-audit       do not judge what the audit (`Store::check`) says; for as long as a fault of it hides others
   --canary         break the store on purpose; status 1 if every break is noticed
   --rss            instead of seeds, fill stores in files of the folder for temporary ones, one after the other, and
@@ -58,6 +60,7 @@ struct Call {
     keep_going: bool,
     canary: bool,
     no_audit: bool,
+    deaf: bool,
     rss: bool,
     verbose: bool,
 }
@@ -119,6 +122,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Call>, String>
             "--trace" => trace(true),
             "--canary" => call.canary = true,
             "--no-audit" => call.no_audit = true,
+            "--deaf" => call.deaf = true,
             "--rss" => call.rss = true,
             "-v" | "--verbose" => call.verbose = true,
             "-h" | "--help" => return Ok(None),
@@ -196,7 +200,7 @@ fn work(call: &Call, progress: &Progress, job: usize, end: u64) {
         let preset = call.presets[(seed - call.from) as usize % call.presets.len()];
         let plan = Plan::new(seed, call.mode).with_preset(preset);
         let plan = if call.first_edition { plan } else { plan.extended() };
-        let plan = Plan { audited: plan.audited && !call.no_audit, ..plan };
+        let plan = Plan { audited: plan.audited && !call.no_audit, deaf: call.deaf, ..plan };
         if call.trouble.is_some_and(|trouble| trouble != plan.trouble) {
             continue;
         }
@@ -238,7 +242,8 @@ fn tell(call: &Call, plan: &Plan, violation: &Violation) {
     };
     let edition = if call.first_edition { " --plan 1" } else { "" };
     let audit = if call.no_audit { " --no-audit" } else { "" };
-    println!("\n{violation}{mode}{edition}{audit} --preset {}", plan.preset);
+    let deaf = if call.deaf { " --deaf" } else { "" };
+    println!("\n{violation}{mode}{edition}{audit}{deaf} --preset {}", plan.preset);
     if call.verbose
         && let Some((kept, shortest)) = shrink(plan, &operations(plan), TRIES)
     {

@@ -55,7 +55,9 @@ impl Run<'_> {
         options.clock = self.clock.clone();
         options.seed = Some(plan.seed);
         let left = Arc::clone(&self.left);
-        options.eviction_listener = Some(Arc::new(move |key: &[u8], why| left.lock().push((key.to_vec(), why))));
+        if !plan.deaf {
+            options.eviction_listener = Some(Arc::new(move |key: &[u8], why| left.lock().push((key.to_vec(), why))));
+        }
         options
     }
 

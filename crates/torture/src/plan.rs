@@ -104,6 +104,9 @@ pub struct Plan {
     pub long_files_above: Option<u32>,
     /// Whether the opening that follows a crash is closed at once, before anything was asked for or scrubbed.
     pub hurried: bool,
+    /// Whether nobody hears what leaves (`Options::eviction_listener`), as in most programs. Then a cache takes any entry
+    /// of a key's place in the index for its own.
+    pub deaf: bool,
 }
 
 impl Plan {
@@ -163,6 +166,7 @@ impl Plan {
             audited: false,
             long_files_above: None,
             hurried: false,
+            deaf: false,
         }
     }
 
@@ -332,7 +336,7 @@ impl Plan {
     #[must_use]
     pub fn describe(&self) -> String {
         format!(
-            "{} {:?} {:?} {:?}, {} x {} KiB of {} KiB in clusters of {} KiB, memory {} KiB, {} keys, deletes {:?}/{}{}{}{}",
+            "{} {:?} {:?} {:?}, {} x {} KiB of {} KiB in clusters of {} KiB, memory {} KiB, {} keys, deletes {:?}/{}{}{}{}{}",
             self.preset,
             self.mode,
             self.trouble,
@@ -348,6 +352,7 @@ impl Plan {
             self.long_files_above.map_or(String::new(), |slots| format!(", files above {slots} slots")),
             if self.in_flight { ", in flight" } else { "" },
             if self.hurried { ", closed after each crash" } else { "" },
+            if self.deaf { ", deaf" } else { "" },
         )
     }
 }

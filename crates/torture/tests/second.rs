@@ -25,6 +25,11 @@ fn found(seeds: &[(u64, &'static str)]) {
     tortured(seeds.iter().map(|(seed, preset)| Plan::new(*seed, None).with_preset(preset).extended()));
 }
 
+fn deaf((seed, preset): (u64, &'static str)) -> Plan {
+    let plan = Plan::new(seed, Some(Mode::Cache)).with_preset(preset).extended();
+    Plan { deaf: true, ..plan }
+}
+
 const DEFAULT: &str = "picaflor";
 
 #[test]
@@ -52,6 +57,15 @@ fn no_seed_of_any_preset_is_violated() {
         eprintln!("{preset}: {total}");
         assert!(total.looks > 40 && total.due > 800, "{preset} must have tried hard: {total}");
     }
+}
+
+/// As the proxy and most programs open a cache.
+#[test]
+fn no_seed_of_a_cache_is_violated_whose_departures_nobody_hears() {
+    let rows = picaflor_literature::presets().filter(|preset| !["simple", "squid", "multiple-dirs"].contains(preset));
+    let total = tortured(rows.flat_map(|preset| (0..10).map(move |seed| deaf((seed, preset)))));
+    println!("{total}");
+    assert!(total.looks > 400, "{total}");
 }
 
 #[test]
@@ -152,6 +166,8 @@ fn no_seed_that_found_something_is_violated() {
     // not read, left an older version that a crash brought back.
     // Of the oracle: what a fetch put, and a device that lies lost.
     found(&[(183_017_900, "buddy"), (183_007_660, "buddy")]);
+    // Where nobody heard what left: what waited in memory went with its entry, which another key of its place took.
+    tortured([(186_001_177, "hummingbird"), (186_001_193, "lazy-reads-loc")].into_iter().map(deaf));
     // By a plan of the first edition a replaced version was shown: a sync error, then a power failure at the superblock
     // that follows.
     tortured(std::iter::once(Plan::new(225_753_455_312_465, None)));
