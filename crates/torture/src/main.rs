@@ -29,8 +29,8 @@ usage: picaflor-torture [options]
   --jobs N         threads (default: as many as there are processors)
   --keep-going     do not stop at the first violation
   --trace          print every operation as it is run
-  --deaf           nobody hears what leaves a cache, as in most programs; then what is missing says nothing, and what is
-                   shown is judged
+  --deaf           no listener hears what leaves a cache, as in most programs; then what is missing says nothing, and
+                   what is shown is judged
   --no-audit       do not judge what the audit (`Store::check`) says; for as long as a fault of it hides others
   --canary         break the store on purpose; status 1 if every break is noticed
   --rss            instead of seeds, fill stores in files of the folder for temporary ones, one after the other, and

@@ -104,8 +104,8 @@ pub struct Plan {
     pub long_files_above: Option<u32>,
     /// Whether the opening that follows a crash is closed at once, before anything was asked for or scrubbed.
     pub hurried: bool,
-    /// Whether nobody hears what leaves (`Options::eviction_listener`), as in most programs. Then a cache takes any entry
-    /// of a key's place in the index for its own.
+    /// Whether no listener hears what leaves (`Options::eviction_listener`), as in most programs. Then a cache takes
+    /// any entry of a key's place in the index for its own.
     pub deaf: bool,
 }
 

@@ -61,7 +61,7 @@ fn no_seed_of_any_preset_is_violated() {
 
 /// As the proxy and most programs open a cache.
 #[test]
-fn no_seed_of_a_cache_is_violated_whose_departures_nobody_hears() {
+fn no_seed_of_a_cache_without_a_listener_is_violated() {
     let rows = picaflor_literature::presets().filter(|preset| !["simple", "squid", "multiple-dirs"].contains(preset));
     let total = tortured(rows.flat_map(|preset| (0..10).map(move |seed| deaf((seed, preset)))));
     println!("{total}");
@@ -166,7 +166,8 @@ fn no_seed_that_found_something_is_violated() {
     // not read, left an older version that a crash brought back.
     // Of the oracle: what a fetch put, and a device that lies lost.
     found(&[(183_017_900, "buddy"), (183_007_660, "buddy")]);
-    // Where nobody heard what left: what waited in memory went with its entry, which another key of its place took.
+    // Without a listener for what leaves: what waited in memory went with its entry, which another key of its place
+    // took.
     tortured([(186_001_177, "hummingbird"), (186_001_193, "lazy-reads-loc")].into_iter().map(deaf));
     // By a plan of the first edition a replaced version was shown: a sync error, then a power failure at the superblock
     // that follows.
