@@ -265,7 +265,7 @@ impl<'a> Bench<'a> {
         if wants("near") && engine.starts_with(OURS) && !engines::evicts(engine) {
             clear(folder)?;
             let mut job = self.job(engine, folder, Work::Near);
-            job.config.capacity = self.total / 9 * 10;
+            job.config.capacity = (self.total / 9 * 10).max(LEAST_CAPACITY);
             self.measure("store at 90% live, objects replaced", &job, round)?;
         }
         if wants("durable") {
