@@ -80,7 +80,7 @@ impl Entry {
 fn read(low: &LowAccess, users: Option<&[&str]>) -> Result<Entry, BadEntry> {
     for name in low.users.iter().flatten() {
         match users {
-            None => return Err(("users", format!("nobody is known to be `{name}` without forward.users"))),
+            None => return Err(("users", format!("no user is known as `{name}` without forward.users"))),
             Some(users) if !users.contains(&name.as_str()) => {
                 return Err(("users", format!("`{name}` is not in forward.users")));
             }

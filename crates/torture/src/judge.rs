@@ -181,7 +181,7 @@ impl Run<'_> {
         let is_open = self.is_cache() && (self.receipt_due || self.looking.is_some());
         match excuse {
             _ if again => {}
-            Excuse::Piece if self.plan.deaf => {}
+            Excuse::Piece if self.may_lose_unheard() => {}
             _ if excuse.is_of_loss() && is_open => self.losses.push(excuse),
             _ => self.tally.excused.note(excuse),
         }
@@ -249,11 +249,15 @@ impl Run<'_> {
         self.judge(key, answer, began)
     }
 
+    /// Whether what is missing may have left without a word.
+    fn may_lose_unheard(&self) -> bool {
+        self.plan.deaf && self.is_cache()
+    }
+
     /// Whether a get must bring something: always in a store on an honest device, in a cache unless the object
     /// left or may have been pushed out of the index.
     fn due(&self, key: usize, now: u64) -> Due {
-        let may_have_left = self.plan.deaf && self.is_cache();
-        if self.has_crashed() || may_have_left || !self.oracle.must_be_there(key, now, self.is_cache()) {
+        if self.has_crashed() || self.may_lose_unheard() || !self.oracle.must_be_there(key, now, self.is_cache()) {
             return Due::No;
         }
         match self.plan.trouble {

@@ -65,7 +65,7 @@ pub(crate) enum Work {
     Idle,
 }
 
-/// Who keeps gets in flight.
+/// What keeps gets in flight.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum By {
     /// Threads that block.

@@ -98,9 +98,9 @@ impl Frames {
     /// The entry that a put of this key replaces. A cache takes any that fits: with the rare other key of
     /// the same place it loses an object, as by eviction: 8 puts of 120,000 did; and it drops the others
     /// that recovery may have found there, for one of them may be an older version of this key. Not so what is in no
-    /// cluster: no record would tell that the other key's newest version left. A store makes
-    /// sure, by reading, and so does a cache whose listener is to hear of each object that leaves; where nothing of the
-    /// place can be read, they drop the others too.
+    /// cluster: no record would tell that the other key's newest version left. A store makes sure, by reading, and so
+    /// does a cache whose listener is to hear of each object that leaves; where nothing of the place can be read, they
+    /// drop the others too.
     pub(crate) fn own(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {
         match self.shared.options.mode {
             Mode::Cache if self.shared.options.eviction_listener.is_none() => {

@@ -44,7 +44,7 @@ fn figure_9(linux: &[Linux; 2]) -> Vec<Verdict> {
     }
     rows.push(Verdict::not_carried("P-2", "Figure 9: both are far ahead of the database", "yes", DATABASE));
     for (found, how) in linux.iter().zip(["forced", "left to the system"]) {
-        let ratio = |who: usize| over([found.test("Wp")[who], found.test("Wn")[who]]);
+        let ratio = |setup: usize| over([found.test("Wp")[setup], found.test("Wn")[setup]]);
         let what = |name| format!("{name}, {how}: time of rewriting over creating");
         rows.push(Verdict::of("P-3", what("files"), "less", (0.0, 0.99), ratio(FILES)));
         rows.push(Verdict::of("P-3", what("PMFLF"), "more", (1.01, 10.0), ratio(PMFLF)));
@@ -53,7 +53,7 @@ fn figure_9(linux: &[Linux; 2]) -> Vec<Verdict> {
 }
 
 fn figures_11_and_12(found: &Linux) -> Vec<Verdict> {
-    let [files, blocks] = [FILES, PMFLF].map(|who| &found.space[who]);
+    let [files, blocks] = [FILES, PMFLF].map(|setup| &found.space[setup]);
     let change = |space: &[u64]| Some(*space.last()? as f64 / *space.first()? as f64);
     let steady = |space: &[u64]| Some(*space.last()? as f64 / *space.get(space.len().checked_sub(3)?)? as f64);
     vec![
@@ -124,15 +124,15 @@ fn rows(
         let (ours, ratio) = (of(found), blocks / files);
         let text = |name: &str| format!("{what}, {whose}: {name}");
         let band = band.unwrap_or(around(ratio, 0.15));
-        for (who, name) in [(PMFLF, "PMFLF in a file over files"), (DISK, "PMFLF on the disk over files")] {
-            if let (Some(files), Some(blocks)) = (ours[FILES], ours[who]) {
+        for (setup, name) in [(PMFLF, "PMFLF in a file over files"), (DISK, "PMFLF on the disk over files")] {
+            if let (Some(files), Some(blocks)) = (ours[FILES], ours[setup]) {
                 rows.push(Verdict::of(id, text(name), format!("{ratio:.2}x"), band, over([files, blocks])));
             }
         }
         let columns =
             [(FILES, files, "files"), (PMFLF, blocks, "PMFLF in a file"), (DISK, blocks, "PMFLF on the disk")];
-        for (who, value, name) in columns {
-            if let Some(ours) = ours[who] {
+        for (setup, value, name) in columns {
+            if let Some(ours) = ours[setup] {
                 rows.push(Verdict::of(id, text(name), value.to_string(), around(value, 0.35), Some(ours)));
             }
         }
@@ -154,8 +154,8 @@ pub(super) fn drawings(measured: &Measured) -> Result<Vec<String>> {
         groups: ["files", "PMFLF", "files, left to the system", "PMFLF, left to it"].map(String::from).to_vec(),
         log: true,
     };
-    let line = |who: usize, name: &str| {
-        let points = (1..).zip(&forced.space[who]).map(|(run, &bytes)| (f64::from(run), bytes as f64 / 1e6));
+    let line = |setup: usize, name: &str| {
+        let points = (1..).zip(&forced.space[setup]).map(|(run, &bytes)| (f64::from(run), bytes as f64 / 1e6));
         (name.to_owned(), points.collect())
     };
     let lines = vec![line(FILES, "files"), line(PMFLF, "PMFLF")];
@@ -181,8 +181,8 @@ fn table(
     let [forced, _] = &measured.nt;
     let mut rows = Vec::new();
     for ((whose, found), published) in ["the site's sizes", "the proxy's"].iter().zip(forced).zip(published) {
-        for (who, name, published) in [(FILES, "files", published[0]), (PMFLF, "PMFLF in a file", published[1])] {
-            rows.push((format!("{whose}: {name}"), vec![of(found)[who].unwrap_or(f64::NAN), published]));
+        for (setup, name, published) in [(FILES, "files", published[0]), (PMFLF, "PMFLF in a file", published[1])] {
+            rows.push((format!("{whose}: {name}"), vec![of(found)[setup].unwrap_or(f64::NAN), published]));
         }
     }
     let groups = ["ours", "published"].map(String::from).to_vec();
