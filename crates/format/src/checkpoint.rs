@@ -72,6 +72,56 @@ pub const PAGES: u32 = u32::MAX;
 /// low and the high half of its name, its generation, its length in bytes, its bytes up to a whole word, zeros behind.
 pub const PINNED: u32 = u32::MAX - 1;
 
+/// The number of no segment: the image is [`Begun`]. Only where objects share clusters.
+pub const BEGUN: u32 = u32::MAX - 2;
+
+/// What was so at the moment at which a checkpoint began. Uses of clusters that were whole on the device then are in
+/// its images, and need no look; the others are looked at, for what is in them may be in no image.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Begun {
+    /// The number of the next use of a cluster: every smaller one was given out.
+    pub below: u64,
+    /// The smaller ones of those that were not whole on the device.
+    pub unfinished: Vec<u64>,
+    /// Keys of which an older version lies in one of these, by the hash of their rows, with the generation of the
+    /// version that replaced it: every smaller one of the key is gone, whatever became of that one.
+    pub replaced: Vec<(u64, u64)>,
+}
+
+impl Begun {
+    /// Words before the lists.
+    const HEAD: usize = 2;
+
+    /// Whether all that was written by this use of a cluster is in the images.
+    pub fn covers(&self, seq: u64) -> bool {
+        seq < self.below && !self.unfinished.contains(&seq)
+    }
+
+    /// The image.
+    pub fn words(&self) -> Vec<u64> {
+        let mut words = vec![self.below, self.unfinished.len() as u64];
+        words.extend(&self.unfinished);
+        words.extend(self.replaced.iter().flat_map(|(hash, generation)| [*hash, *generation]));
+        words
+    }
+
+    /// Reads an image; its cluster's checksum has vouched for the words.
+    ///
+    /// # Errors
+    /// [`Corrupt::Short`] if the lists are cut off.
+    pub fn from_words(words: &[u64]) -> Result<Self, Corrupt> {
+        let [below, count, ..] = *words else { return Err(Corrupt::Short) };
+        let count = usize::try_from(count).map_err(|_| Corrupt::Short)?;
+        let (unfinished, pairs) = words[Self::HEAD..].split_at_checked(count).ok_or(Corrupt::Short)?;
+        let (pairs, rest) = pairs.as_chunks::<2>();
+        if !rest.is_empty() {
+            return Err(Corrupt::Short);
+        }
+        let replaced = pairs.iter().map(|[hash, generation]| (*hash, *generation)).collect();
+        Ok(Self { below, unfinished: unfinished.to_vec(), replaced })
+    }
+}
+
 /// A record that the application pinned, as it was when the checkpoint was taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PinnedRow {

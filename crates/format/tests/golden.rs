@@ -7,8 +7,8 @@
 use std::{fmt::Write, path::PathBuf};
 
 use picaflor_format::{
-    BLOCK, blocks,
-    checkpoint::{self, Directory, PinnedRow, PlaceRow},
+    BLOCK, Corrupt, blocks,
+    checkpoint::{self, Begun, Directory, PinnedRow, PlaceRow},
     cluster::{self, Content, Row, Table, Trailer},
     doubt::Doubt,
     frame::{self, ChunkKey, Kind, Manifest},
@@ -311,6 +311,23 @@ fn pinned_records() {
     let mut bytes = vec![0xaa; 64 << 10];
     checkpoint::encode_cluster(&mut bytes, &header, &payload);
     check("checkpoint-pinned", &bytes);
+}
+
+#[test]
+fn what_a_checkpoint_began_with() {
+    let begun = Begun { below: 0x79, unfinished: vec![0x70, 0x78], replaced: vec![(6, 9), (u64::MAX, 1)] };
+    let words = begun.words();
+    assert_eq!(Begun::from_words(&words), Ok(begun.clone()));
+    assert!(begun.covers(0x71) && !begun.covers(0x70) && !begun.covers(0x79));
+    for cut in [1, 3, words.len() - 1] {
+        assert_eq!(Begun::from_words(&words[..cut]), Err(Corrupt::Short), "{cut}");
+    }
+    let mut payload = Vec::new();
+    checkpoint::push_piece(&mut payload, checkpoint::BEGUN, words.len() as u32, 0, &words);
+    let header = cluster::Header { seq: 0x78, store: 0x99, id: 13, content: Content::CheckpointPart, class: 0 };
+    let mut bytes = vec![0xaa; 64 << 10];
+    checkpoint::encode_cluster(&mut bytes, &header, &payload);
+    check("checkpoint-begun", &bytes);
 }
 
 #[test]

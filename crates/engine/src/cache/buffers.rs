@@ -27,7 +27,7 @@ use picaflor_format::{
 use crate::{
     base::frame::{Draft, Frame},
     base::policy::PackOrder,
-    index::SLOTS_MAX,
+    index::{IndexEntry, Location, SLOTS_MAX},
     write::placement::Class,
     write::staging::Staging,
 };
@@ -105,6 +105,11 @@ impl Filled {
             number: Arc::default(),
             page,
         }
+    }
+
+    /// The number of this use of its cluster, by the cluster's header.
+    fn seq(&self) -> u64 {
+        cluster::Header::decode(&self.bytes).map_or(0, |header| header.seq)
     }
 
     /// Memory that the rows take beside the cluster's bytes.
@@ -278,11 +283,29 @@ fn next_place(end: usize, len: usize, page: usize) -> usize {
 
 const NO_HOME: u32 = u32::MAX;
 
+/// Hash and generation of what replaced objects in a buffer.
+type Replacing = Vec<(u64, u64)>;
+
+/// Buffers that are not wholly on the device.
+#[derive(Default)]
+pub(crate) struct Unfinished {
+    /// Their clusters, where they are granted.
+    pub(crate) clusters: Vec<u32>,
+    /// Their sequence numbers.
+    pub(crate) seqs: Vec<u64>,
+    /// The journal page from which on the story of every object in them is told; none where there are no objects.
+    pub(crate) since: Option<u64>,
+    /// What replaced objects in them.
+    pub(crate) replacing: Replacing,
+}
+
 pub(crate) struct Buffers {
     slots: Box<[RwLock<Slot>]>,
     /// The cluster of each slot whose bytes are all on the device, else [`NO_HOME`]. Read by checkpoints
     /// under an index segment's lock: an entry that names a slot keeps the slot from being vacated.
     homes: Box<[AtomicU32]>,
+    /// Of each slot, while it is not wholly on the device.
+    replacing: Box<[Mutex<Replacing>]>,
     free: Mutex<Vec<u32>>,
     /// Whether what is read from a cluster that will not change shares its bytes.
     shares: bool,
@@ -297,6 +320,7 @@ impl Buffers {
             staging: packs.map(|order| Staging::new(slots as u32, SLOTS_MAX - slots, order)),
             slots: (0..slots).map(|_| RwLock::new(Slot::Free)).collect(),
             homes: (0..slots).map(|_| AtomicU32::new(NO_HOME)).collect(),
+            replacing: (0..slots).map(|_| Mutex::default()).collect(),
             free: Mutex::new((0..slots as u32).rev().collect()),
         }
     }
@@ -333,41 +357,43 @@ impl Buffers {
         self.staging.as_ref()
     }
 
-    /// Clusters that are granted but not yet wholly on the device.
-    pub(crate) fn unfinished(&self) -> Vec<u32> {
-        let cluster = |slot: &RwLock<Slot>| match &*slot.read() {
-            Slot::Open(open) => open.cluster,
-            Slot::Filled(filled) if !filled.written => Some(filled.cluster),
-            _ => None,
-        };
-        self.slots.iter().filter_map(cluster).collect()
+    /// Buffers that are not wholly on the device. No lane is free meanwhile: none is opened, filled or sealed.
+    pub(crate) fn unfinished(&self) -> Unfinished {
+        let mut all = Unfinished::default();
+        for (slot, replacing) in self.slots.iter().zip(&self.replacing) {
+            let (seq, cluster, since) = match &*slot.read() {
+                Slot::Open(open) => (open.seq, open.cluster, (!open.is_empty()).then_some(open.since)),
+                Slot::Filled(filled) if !filled.written => (filled.seq(), Some(filled.cluster), Some(filled.since)),
+                _ => continue,
+            };
+            all.seqs.push(seq);
+            all.clusters.extend(cluster);
+            all.since = all.since.into_iter().chain(since).min();
+            all.replacing.extend(&*replacing.lock());
+        }
+        all
+    }
+
+    /// An entry was replaced by a version of this generation.
+    pub(crate) fn note_replaced(&self, old: IndexEntry, hash: u64, generation: u64) {
+        let Location::Buffered { slot, .. } = old.location() else { return };
+        if let Some(replacing) = self.replacing.get(slot as usize).filter(|_| self.home(slot).is_none()) {
+            replacing.lock().push((hash, generation));
+        }
+    }
+
+    /// Whether a buffer is not wholly on the device.
+    pub(crate) fn is_unfinished(&self, slot: u32) -> bool {
+        match self.slot_if_any(slot).map(|buffer| buffer.read()).as_deref() {
+            Some(Slot::Open(_)) => true,
+            Some(Slot::Filled(filled)) => !filled.written,
+            Some(Slot::Free) | None => false,
+        }
     }
 
     /// Whether this slot is a buffer that was opened before that journal page was next.
     pub(crate) fn is_older_than(&self, slot: u32, page: u64) -> bool {
         matches!(&*self.slot(slot).read(), Slot::Open(open) if open.since < page)
-    }
-
-    /// The journal page from which on the story of every object is told that is not wholly on the device.
-    pub(crate) fn oldest_page(&self) -> Option<u64> {
-        let since = |slot: &RwLock<Slot>| match &*slot.read() {
-            Slot::Open(open) if !open.is_empty() => Some(open.since),
-            Slot::Filled(filled) if !filled.written => Some(filled.since),
-            _ => None,
-        };
-        self.slots.iter().filter_map(since).min()
-    }
-
-    /// The least sequence number of a buffer that is open or not wholly on the device.
-    pub(crate) fn oldest_seq(&self) -> Option<u64> {
-        let seq = |slot: &RwLock<Slot>| match &*slot.read() {
-            Slot::Open(open) => Some(open.seq),
-            Slot::Filled(filled) if !filled.written => {
-                cluster::Header::decode(&filled.bytes).ok().map(|header| header.seq)
-            }
-            _ => None,
-        };
-        self.slots.iter().filter_map(seq).min()
     }
 
     /// Puts a buffer into a free slot; none if there is none.
@@ -399,6 +425,7 @@ impl Buffers {
     /// Frees a slot that no index entry names any more.
     pub(crate) fn vacate(&self, slot: u32) {
         self.homes[slot as usize].store(NO_HOME, Release);
+        *self.replacing[slot as usize].lock() = Vec::new();
         *self.slots[slot as usize].write() = Slot::Free;
         self.free.lock().push(slot);
     }

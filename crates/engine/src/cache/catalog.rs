@@ -185,6 +185,7 @@ impl Catalog {
             }
             return Err(Blocked::Moved);
         }
+        old.inspect(|old| self.buffers.note_replaced(*old, draft.hash, draft.header.generation));
         self.replaced(draft.hash, old);
         if self.shared.index_bytes.load(Relaxed) != before {
             self.shared.shrink_memory();

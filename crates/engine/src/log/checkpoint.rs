@@ -17,7 +17,7 @@ use std::{
 use parking_lot::Mutex;
 use picaflor_format::{
     BLOCK,
-    checkpoint::{Directory, PAGES, PIECE_HEADER, PINNED, encode_cluster, push_piece, room},
+    checkpoint::{BEGUN, Begun, Directory, PAGES, PIECE_HEADER, PINNED, encode_cluster, push_piece, room},
     cluster::{self, Content, Row},
     doubt::Doubt,
     journal::RECORDS_MIN,
@@ -30,6 +30,7 @@ use crate::{
     base::stats::add,
     cache::buffers::Slot,
     index::Location,
+    log::unfinished::begin,
     read::parts::Parts,
     space::{Site, Space, State},
     write::append::Appender,
@@ -75,6 +76,8 @@ struct Running {
     journal_start: u64,
     open: Vec<u32>,
     sealed_below: u64,
+    /// Nothing where objects have places.
+    begun: Begun,
     next_segment: u32,
     payload: Vec<u8>,
     parts: Vec<(u32, u64)>,
@@ -273,35 +276,43 @@ impl Checkpointer {
             let _turn = self.parts.catalog.places.as_ref().map(|places| places.turn());
             self.parts.log.journal.lock().next_page()
         };
-        let next_seq = self.parts.log.next_seq.load(Relaxed);
-        // A buffer that was granted a cluster before that page, or given a lower number, has it noted in its buffer
-        // once its lane has been free. Buffers that the checkpoint before found open are sealed, lest the journal grow
-        // with their age; in a pause all are, so that none keeps the log of what came after it.
+        // Buffers that the checkpoint before found open are sealed, lest the journal grow with their age; in a pause
+        // all are, so that none keeps the log of what came after it.
         let pauses = self.pauses(state);
-        for lane in self.appender.all_lanes() {
-            for open in lane.lock().iter_mut() {
-                if open.is_some_and(|slot| pauses || self.parts.catalog.buffers.is_older_than(slot, state.begun)) {
-                    self.appender.seal(open)?;
-                }
-            }
+        self.write_open(|slot| pauses || self.parts.catalog.buffers.is_older_than(slot, state.begun))?;
+        let (mut begun, mut unfinished) = begin(&self.parts, &self.appender);
+        if begun.words().len() * 8 > room(self.parts.medium.cluster_len()) / 8 {
+            self.write_open(|_| true)?;
+            (begun, unfinished) = begin(&self.parts, &self.appender);
         }
-        self.committer.write_queued(true);
         state.begun = next_page;
-        // An object in a buffer that a crash may find on the device must not outlive its delete.
-        let journal_start = self.parts.catalog.buffers.oldest_page().map_or(next_page, |page| page.min(next_page));
-        let open = self.parts.catalog.buffers.unfinished();
-        open.iter().for_each(|cluster| self.parts.space.told(*cluster, next_page));
+        unfinished.clusters.iter().for_each(|cluster| self.parts.space.told(*cluster, next_page));
         state.running = Some(Running {
             settled: self.parts.log.is_settled.load(Relaxed),
             granted: self.parts.space.granted(),
-            journal_start,
-            open,
-            sealed_below: self.parts.catalog.buffers.oldest_seq().map_or(next_seq, |seq| seq.min(next_seq)),
+            // An object in a buffer that a crash may find on the device must not outlive its delete.
+            journal_start: unfinished.since.map_or(next_page, |page| page.min(next_page)),
+            open: unfinished.clusters,
+            sealed_below: begun.unfinished.iter().copied().min().unwrap_or(begun.below),
+            begun,
             next_segment: 0,
             payload: Vec::new(),
             parts: Vec::new(),
             clusters: Vec::new(),
         });
+        Ok(())
+    }
+
+    /// Seals these of the open buffers, and writes whatever is sealed.
+    fn write_open(&self, which: impl Fn(u32) -> bool) -> Result<()> {
+        for lane in self.appender.all_lanes() {
+            for open in lane.lock().iter_mut() {
+                if open.is_some_and(&which) {
+                    self.appender.seal(open)?;
+                }
+            }
+        }
+        self.committer.write_queued(true);
         Ok(())
     }
 
@@ -351,6 +362,10 @@ impl Checkpointer {
         }
         self.push_image(running, PAGES, &self.parts.residents.pages.image())?;
         self.push_image(running, PINNED, &self.parts.shared.pins.image())?;
+        if self.parts.catalog.places.is_none() {
+            let begun = running.begun.words();
+            self.push_image(running, BEGUN, &begun)?;
+        }
         if !running.payload.is_empty() {
             self.write_part(running)?;
         }

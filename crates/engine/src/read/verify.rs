@@ -73,14 +73,13 @@ impl Frames {
     }
 
     /// Whether what an entry leads to is known to have another key than this: by the table of places, and by memory
-    /// where it waits there for a place of its own, or for company.
+    /// where it waits there for a place of its own, or for company, or may leave an open cluster before that is written.
     pub(crate) fn is_of_another(&self, entry: IndexEntry, hash: KeyHash) -> bool {
-        let (buffers, places) = (&self.catalog.buffers, &self.catalog.places);
+        let Catalog { buffers, places, placer, .. } = &*self.catalog;
         let is_other = |header: &Header, key: &[u8]| self.medium.hasher.frame(header.kind, key) != hash;
-        match (entry.location(), places) {
-            (Location::OnDisk { grain }, Some(places)) => places.is_of_another(grain, hash),
-            (Location::OnDisk { .. }, None) => false,
-            (Location::Buffered { slot, offset }, Some(_)) => {
+        match entry.location() {
+            Location::OnDisk { grain } => places.as_ref().is_some_and(|places| places.is_of_another(grain, hash)),
+            Location::Buffered { slot, offset } if places.is_some() || placer.keeps_apart() => {
                 let mut is_of_another = false;
                 buffers.read(slot, offset as usize * GRAIN, hash.short(), |header, key| {
                     is_of_another = is_other(header, key);
@@ -88,7 +87,7 @@ impl Frames {
                 });
                 is_of_another
             }
-            (Location::Buffered { slot, .. }, None) => {
+            Location::Buffered { slot, .. } => {
                 let staged = buffers.staging().and_then(|staging| staging.get(slot));
                 staged.is_some_and(|staged| is_other(&staged.frame.header, staged.frame.key()))
             }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use picaflor_format::{
-    checkpoint::{Directory, PAGES, PINNED, decode_cluster, next_piece},
+    checkpoint::{BEGUN, Begun, Directory, PAGES, PINNED, decode_cluster, next_piece},
     cluster::Content,
     journal::{Page, Record},
     superblock::{CheckpointRef, Superblock},
@@ -95,22 +95,28 @@ pub(super) fn previous_checkpoint(
     (!granted_again).then(|| (directory.open, own.into_keys().collect()))
 }
 
-/// A checkpoint, and its images of places where objects have them.
-type Loaded = ((CheckpointRef, Directory), Vec<u64>);
+/// A checkpoint, read.
+#[derive(Default)]
+pub(super) struct Loaded {
+    pub(super) directory: Directory,
+    pub(super) begun: Begun,
+    /// The images of places, where objects have them.
+    pub(super) of_places: Vec<u64>,
+}
 
 /// Fills the index from the newest checkpoint that is whole, if there ever was one.
 pub(super) fn load_newest(
     volume: &Parts,
     block: &Superblock,
     receipt: &mut VolumeReceipt,
-) -> Result<Option<Loaded>, Unfit> {
+) -> Result<Option<(CheckpointRef, Loaded)>, Unfit> {
     let mut refused = None;
     for (name, reference) in [("current", block.current), ("previous", block.previous)] {
         let Some(reference) = reference else { continue };
         match load_checkpoint(volume, reference) {
-            Ok((directory, of_places)) => {
+            Ok(loaded) => {
                 receipt.checkpoint = name;
-                return Ok(Some(((reference, directory), of_places)));
+                return Ok(Some((reference, loaded)));
             }
             Err(why) => {
                 volume.catalog.index.update_all(|_| IndexEntry::EMPTY);
@@ -125,9 +131,9 @@ pub(super) fn load_newest(
 }
 
 /// Fills the index from a checkpoint; where objects have places, the images of these are returned instead.
-fn load_checkpoint(volume: &Parts, reference: CheckpointRef) -> Result<(Directory, Vec<u64>), Unfit> {
+fn load_checkpoint(volume: &Parts, reference: CheckpointRef) -> Result<Loaded, Unfit> {
     let directory = load_directory(volume, reference)?;
-    let mut of_places = Vec::new();
+    let (mut begun, mut of_places) = (Begun::default(), Vec::new());
     let mut image: Vec<u64> = Vec::new();
     let pieces = |&(id, seq): &(u32, u64)| -> Result<Vec<_>, Unfit> {
         let payload = load_cluster(volume, id, seq, Content::CheckpointPart)?;
@@ -156,6 +162,8 @@ fn load_checkpoint(volume: &Parts, reference: CheckpointRef) -> Result<(Director
                 if piece.segment == PINNED {
                     let pinned = volume.shared.pins.restore_image(&image);
                     pinned.map_err(|why| format!("cluster {id}: pinned records: {why}"))?;
+                } else if piece.segment == BEGUN {
+                    begun = Begun::from_words(&image).map_err(|why| format!("cluster {id}: what began: {why}"))?;
                 } else if volume.catalog.places.is_some() {
                     of_places.extend_from_slice(&image);
                 } else if piece.segment == PAGES {
@@ -172,5 +180,5 @@ fn load_checkpoint(volume: &Parts, reference: CheckpointRef) -> Result<(Director
             Ok(())
         },
     )?;
-    Ok((directory, of_places))
+    Ok(Loaded { directory, begun, of_places })
 }

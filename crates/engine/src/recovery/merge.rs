@@ -8,18 +8,19 @@
 //! fails: an entry that cannot be read is dropped, and with it what it might be an older or a newer version of,
 //! whichever of the keys of its place it was for.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use parking_lot::Mutex;
 use picaflor_format::{
+    checkpoint::Begun,
     cluster::Row,
     frame::{ChunkKey, GRAIN, Header},
 };
 
-use super::{parallel_read, since::Since};
+use super::{
+    parallel_read,
+    since::{Deletes, Since},
+};
 use crate::{
     Error, Mode, Result,
     base::receipt::{Dropped, VolumeReceipt},
@@ -56,34 +57,6 @@ impl Sighting {
     }
 }
 
-/// Deletes since the checkpoint: the largest generation of each key's hash.
-#[derive(Default)]
-pub(super) struct Deletes(BTreeMap<u128, u64>);
-
-impl Deletes {
-    /// Returns whether that was not known.
-    pub(super) fn note(&mut self, hash: u128, generation: u64) -> bool {
-        let is_news = self.of(hash) < Some(generation);
-        if is_news {
-            self.0.insert(hash, generation);
-        }
-        is_news
-    }
-
-    pub(super) fn of(&self, hash: u128) -> Option<u64> {
-        self.0.get(&hash).copied()
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// All of them, by hash.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u128, u64)> {
-        self.0.iter().map(|(hash, generation)| (*hash, *generation))
-    }
-}
-
 /// Parts of the hashes at most: one is merged while a get waits.
 const PARTS_MAX: usize = 1024;
 
@@ -113,13 +86,12 @@ impl Merge {
         passes: usize,
         deletes: &Deletes,
         scanned: BTreeSet<u32>,
-        checkpoint: u64,
+        (checkpoint, begun): (u64, &Begun),
     ) -> Self {
         let each = (volume.catalog.index.segment_count() as usize).min(PARTS_MAX);
         let mut parts = Vec::new();
         parts.resize_with(passes * each, Mutex::default);
-        let short = deletes.iter().map(|(hash, generation)| (hash as u64, generation)).collect();
-        let mut merge = Self { parts, each, since: Since::new(short, scanned, checkpoint), bytes: 0 };
+        let mut merge = Self { parts, each, since: Since::new(deletes, begun, scanned, checkpoint), bytes: 0 };
         for (hash, generation) in deletes.iter() {
             volume.shared.see_generation(generation);
             merge.part(hash as u64).deletes.push((hash, generation));
@@ -273,7 +245,7 @@ impl Entered {
     /// Puts one sighting into the index, unless something newer is known of its key.
     fn enter(&mut self, volume: &Parts, sighting: &Sighting, since: &Since) -> Result<()> {
         let hash = sighting.hash;
-        if since.deleted(hash, sighting.generation) {
+        if since.is_gone(hash, sighting.generation) {
             self.dropped.deleted += 1;
             return Ok(());
         }

@@ -19,6 +19,7 @@ use std::{
 
 use picaflor_format::{
     BLOCK,
+    checkpoint::Begun,
     cluster::{Row, Trailer},
     frame::{Header, Kind},
     superblock::Superblock,
@@ -27,8 +28,9 @@ use picaflor_format::{
 use super::{
     found::EPOCH_SHIFT,
     image::Unfit,
-    merge::{Deletes, Merge, Sighting},
+    merge::{Merge, Sighting},
     parallel_read,
+    since::Deletes,
 };
 use crate::{
     Error, Result,
@@ -52,13 +54,13 @@ fn budget(volume: &Parts) -> usize {
     (volume.shared.tier_budget() / 2 / volumes).max(u64::from(options.cluster)) as usize
 }
 
-/// Scans `clusters`, behind a checkpoint whose directory has this sequence number. What is there is to be merged into
-/// the volume's index; where it was too much for the memory, part of it is by now.
+/// Scans `clusters`, behind a checkpoint: the sequence number of its directory, and what was so when it began. What
+/// is there is to be merged into the volume's index; where it was too much for the memory, part of it is by now.
 pub(super) fn gather(
     volume: &Parts,
     clusters: &Clusters,
     deletes: &Deletes,
-    checkpoint: u64,
+    checkpoint: (u64, &Begun),
     receipt: &mut VolumeReceipt,
 ) -> Result<Merge, Unfit> {
     let named: Vec<Named> = clusters.iter().map(|(id, seq)| (*id, *seq)).collect();

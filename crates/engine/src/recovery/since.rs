@@ -1,16 +1,48 @@
 //! What is known to have happened since the checkpoint, and what its entries lead to now.
 
-use std::{collections::BTreeSet, sync::OnceLock};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::OnceLock,
+};
 
 use parking_lot::Mutex;
 use picaflor_common::HashKeyed;
-use picaflor_format::{BLOCK, frame::Header};
+use picaflor_format::{BLOCK, checkpoint::Begun, frame::Header};
 
 use crate::{Mode, Result, index::Index, read::cluster_reader::Use, read::parts::Parts};
 
+/// Deletes since the checkpoint: the largest generation of each key's hash.
+#[derive(Default)]
+pub(super) struct Deletes(BTreeMap<u128, u64>);
+
+impl Deletes {
+    /// Returns whether that was not known.
+    pub(super) fn note(&mut self, hash: u128, generation: u64) -> bool {
+        let is_news = self.of(hash) < Some(generation);
+        if is_news {
+            self.0.insert(hash, generation);
+        }
+        is_news
+    }
+
+    pub(super) fn of(&self, hash: u128) -> Option<u64> {
+        self.0.get(&hash).copied()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// All of them, by hash.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u128, u64)> {
+        self.0.iter().map(|(hash, generation)| (*hash, *generation))
+    }
+}
+
 pub(super) struct Since {
-    /// Deletes, by the short hash, as rows have it.
-    deletes: HashKeyed<u64>,
+    /// The largest generation of each key that is gone, by the short hash, as rows have it: it was deleted, or replaced
+    /// before the checkpoint began.
+    gone: HashKeyed<u64>,
     /// Clusters that were scanned.
     scanned: BTreeSet<u32>,
     /// The sequence number of the checkpoint's directory; 0 without one.
@@ -21,8 +53,14 @@ pub(super) struct Since {
 }
 
 impl Since {
-    pub(super) fn new(deletes: HashKeyed<u64>, scanned: BTreeSet<u32>, checkpoint: u64) -> Self {
-        Self { deletes, scanned, checkpoint, unread: OnceLock::new() }
+    pub(super) fn new(deletes: &Deletes, begun: &Begun, scanned: BTreeSet<u32>, checkpoint: u64) -> Self {
+        let replaced = begun.replaced.iter().map(|(hash, generation)| (*hash, generation.saturating_sub(1)));
+        let mut gone = HashKeyed::default();
+        for (hash, generation) in deletes.iter().map(|(hash, generation)| (hash as u64, generation)).chain(replaced) {
+            let last = gone.entry(hash).or_insert(generation);
+            *last = generation.max(*last);
+        }
+        Self { gone, scanned, checkpoint, unread: OnceLock::new() }
     }
 
     /// An entry that may be of this hash, or of any other that has its place, leads to what the device does not give.
@@ -36,9 +74,9 @@ impl Since {
         self.unread.get().is_some_and(|unread| unread.lock().contains(&(hash & index.told_apart_by())))
     }
 
-    /// Whether this version was deleted.
-    pub(super) fn deleted(&self, hash: u64, generation: u64) -> bool {
-        self.deletes.get(&hash).is_some_and(|deleted| *deleted >= generation)
+    /// Whether this version was deleted or replaced.
+    pub(super) fn is_gone(&self, hash: u64, generation: u64) -> bool {
+        self.gone.get(&hash).is_some_and(|last| *last >= generation)
     }
 
     /// The last use of a cluster; none of one that a cache cannot read.

@@ -10,6 +10,7 @@ use std::{
 
 use picaflor_format::{
     BLOCK,
+    checkpoint::Begun,
     doubt::Doubt,
     hot,
     journal::{Page, Record},
@@ -19,10 +20,11 @@ use picaflor_format::{
 
 use super::{
     found::{EPOCH_SHIFT, Found, Identity},
-    image::{Unfit, load_directory, load_newest, own_clusters, previous_checkpoint},
-    merge::{Deletes, Merge},
+    image::{Loaded, Unfit, load_directory, load_newest, own_clusters, previous_checkpoint},
+    merge::Merge,
     ring::Ring,
     scan,
+    since::Deletes,
 };
 use crate::{
     Error, Mode, Result,
@@ -158,8 +160,8 @@ fn recover(volume: &Parts, ring: Ring, lost: bool, receipt: &mut VolumeReceipt) 
         let why = why_lost(volume.medium.number, &block).to_owned();
         return cold_start(volume, why.into(), ring, receipt);
     }
-    let (loaded, images) = match load_newest(volume, &block, receipt) {
-        Ok(loaded) => loaded.unzip(),
+    let loaded = match load_newest(volume, &block, receipt) {
+        Ok(loaded) => loaded,
         Err(why) => return cold_start(volume, why, ring, receipt),
     };
     receipt.from_checkpoint = volume.catalog.index.objects();
@@ -173,11 +175,12 @@ fn recover(volume: &Parts, ring: Ring, lost: bool, receipt: &mut VolumeReceipt) 
         Err(why) => return cold_start(volume, why, ring, receipt),
     };
     let next_page = pages.last().map_or(older, |page| page.seq + 1).max(start);
-    let (directory, parts) = loaded.map_or_else(Default::default, |(reference, directory)| {
-        let mut parts: Vec<u32> = directory.parts.iter().map(|part| part.0).collect();
-        parts.push(reference.directory);
-        (directory, parts)
-    });
+    let (Loaded { directory, begun, of_places }, parts) =
+        loaded.map_or_else(Default::default, |(reference, loaded)| {
+            let mut parts: Vec<u32> = loaded.directory.parts.iter().map(|part| part.0).collect();
+            parts.push(reference.directory);
+            (loaded, parts)
+        });
     directory.groups.iter().for_each(|group| volume.shared.groups.restore(*group));
     let (open, previous) = match (receipt.checkpoint, block.previous) {
         ("current", Some(reference)) => previous_checkpoint(volume, reference, &pages).unwrap_or_default(),
@@ -190,13 +193,13 @@ fn recover(volume: &Parts, ring: Ring, lost: bool, receipt: &mut VolumeReceipt) 
     let journal = Journal::new(volume.medium.map, block.store as u64, next_page, start, older);
     if let Some(places) = &volume.catalog.places {
         let since = pages.iter().position(|page| page.seq >= start).unwrap_or(pages.len());
-        let image = (images.unwrap_or_default(), directory.cursor);
+        let image = (of_places, directory.cursor);
         let told = places.restore(volume, image, &pages[since..], receipt)?;
         let checkpointer = CheckpointState::restored(parts, previous, 0);
         let known = Known { crashed: told, ..Known::default() };
         return Ok(Recovered { journal, ring, checkpointer, merge: None, known, clean: !told, cold: false });
     }
-    let Told { deletes, mut clusters, young, deleted } = told(volume, &pages, start);
+    let Told { deletes, mut clusters, young, deleted } = told(volume, &pages, start, &begun);
     for id in directory.open.iter().filter(|id| **id < volume.space.count()) {
         clusters.entry(*id).or_insert(None);
     }
@@ -207,7 +210,7 @@ fn recover(volume: &Parts, ring: Ring, lost: bool, receipt: &mut VolumeReceipt) 
         clusters.retain(|id, seq| seq.is_none() || unfit.get(id) != seq.as_ref());
     }
     scan::drop_overwritten(volume, clusters.keys().chain(&parts).chain(&previous), receipt);
-    let merge = match gather(volume, &clusters, &deletes, checkpoint, receipt) {
+    let merge = match gather(volume, &clusters, &deletes, (checkpoint, &begun), receipt) {
         Err(why) => return cold_start(volume, why, ring, receipt),
         Ok(merge) => merge,
     };
@@ -242,7 +245,7 @@ fn gather(
     volume: &Parts,
     clusters: &scan::Clusters,
     deletes: &Deletes,
-    checkpoint: u64,
+    checkpoint: (u64, &Begun),
     receipt: &mut VolumeReceipt,
 ) -> Result<Option<Merge>, Unfit> {
     let merge = scan::gather(volume, clusters, deletes, checkpoint, receipt)?;
@@ -264,8 +267,8 @@ struct Told {
     deleted: bool,
 }
 
-/// Reads the records; `start` is the checkpoint's first page.
-fn told(volume: &Parts, pages: &[Page], start: u64) -> Told {
+/// Reads the records; `start` is the checkpoint's first page, and `begun` what was so when it began.
+fn told(volume: &Parts, pages: &[Page], start: u64, begun: &Begun) -> Told {
     let mut deletes = Deletes::default();
     let mut clusters = scan::Clusters::new();
     let mut young = BTreeSet::new();
@@ -279,7 +282,7 @@ fn told(volume: &Parts, pages: &[Page], start: u64) -> Told {
         match record {
             Record::Reserve { cluster, seq } if cluster < volume.space.count() => {
                 young.insert(cluster);
-                if since {
+                if since && !begun.covers(seq) {
                     clusters.insert(cluster, Some(seq));
                 }
             }

@@ -175,6 +175,8 @@ impl Packer {
             self.parts.catalog.unstage(slot);
             return Err(Blocked::Moved);
         }
+        let buffers = &self.parts.catalog.buffers;
+        old.inspect(|old| buffers.note_replaced(*old, draft.hash, draft.header.generation));
         self.parts.catalog.replaced(draft.hash, old);
         if self.parts.shared.index_bytes.load(Relaxed) != before {
             self.parts.shared.shrink_memory();

@@ -4,7 +4,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use picaflor::{
-    Mode, Options, Store,
+    Mode, Options, PutOptions, Store,
     device::{AlignedBuf, Device, MemoryDevice},
 };
 use picaflor_common::Hasher;
@@ -120,6 +120,64 @@ fn nor_does_one_that_comes_while_the_newer_version_waits_in_a_buffer() {
         assert!(shown.is_none_or(|shown| shown == body(3, OLDER)), "{preset}, checkpoint {checkpoint}");
         assert_eq!(read(&store, &other), Some(body(4, OLDER)), "{preset}");
     }
+}
+
+#[test]
+fn nor_where_the_older_version_lies_in_what_is_looked_at_longer() {
+    let [own, other] = twins();
+    let group = |group| PutOptions::new().group(group);
+    for (preset, in_open) in [("picaflor", true), ("picaflor", false), ("damelo", true), ("damelo", false)] {
+        let options = cache(preset, memory(8 * MIB, 512));
+        let store = Store::open(options.clone()).unwrap();
+        let put = |key: &[u8], seed, len, of| {
+            store.put_with(key, &body(seed, len), &group(of)).unwrap();
+            store.flush().unwrap();
+        };
+        // That of the newer version was opened first, is filled, and leaves the log. That of the older one is open
+        // longer, or another one that was opened before it.
+        put(&key(90), 90, OLDER, 1);
+        put(&key(92), 92, OLDER, 3);
+        put(&own, 1, OLDER, 2);
+        if !in_open {
+            put(&key(93), 93, 60_000, 2);
+        }
+        put(&own, 2, NEWER, 1);
+        put(&key(91), 91, 27_000, 1);
+        assert_eq!(store.stats().counts.clusters_sealed, 2 - u64::from(in_open), "{preset}, {in_open}");
+        put(&other, 3, OLDER, 2);
+        // The first checkpoint that comes unasked seals none that is open.
+        (200..240).for_each(|i| store.put_with(&key(i), &body(i, NEWER), &group(1)).unwrap());
+        while store.stats().counts.checkpoints == 0 {
+            assert!(store.step().unwrap(), "{preset}, {in_open}");
+        }
+        store.flush().unwrap();
+        kill(store);
+        let store = Store::open(options).unwrap();
+        assert!(read(&store, &own).is_none_or(|shown| shown == body(2, NEWER)), "{preset}, {in_open}");
+        assert_eq!(read(&store, &other), Some(body(3, OLDER)), "{preset}, {in_open}");
+    }
+}
+
+#[test]
+fn nor_where_an_open_cluster_is_compacted() {
+    let [own, other] = twins();
+    let group = |group| PutOptions::new().group(group);
+    let options = cache("damelo", memory(8 * MIB, 512));
+    let store = Store::open(options.clone()).unwrap();
+    put(&store, &own, 1, OLDER);
+    store.put_with(&own, &body(2, NEWER), &group(1)).unwrap();
+    store.put_with(&other, &body(3, OLDER), &group(2)).unwrap();
+    // What finds no room has the dead dropped.
+    for i in 100..110 {
+        store.put_with(&key(i), &body(i, NEWER), &group(1)).unwrap();
+        store.delete(&key(i)).unwrap();
+    }
+    assert!(store.stats().counts.compacted_bytes > 0);
+    store.flush().unwrap();
+    kill(store);
+    let store = Store::open(options).unwrap();
+    assert!(read(&store, &own).is_none_or(|shown| shown == body(2, NEWER)));
+    assert_eq!(read(&store, &other), Some(body(3, OLDER)));
 }
 
 #[test]
