@@ -72,8 +72,8 @@ impl Frames {
         candidates
     }
 
-    /// Whether what an entry leads to is known to have another key than this: by the table of places, and by memory
-    /// where it waits there for a place of its own, or for company, or may leave an open cluster before that is written.
+    /// Whether what an entry leads to is known to have another key than this: by the table of places, and by
+    /// memory where it waits there for a place of its own, or for company, or may leave an open cluster unwritten.
     pub(crate) fn is_of_another(&self, entry: IndexEntry, hash: KeyHash) -> bool {
         let Catalog { buffers, places, placer, .. } = &*self.catalog;
         let is_other = |header: &Header, key: &[u8]| self.medium.hasher.frame(header.kind, key) != hash;

@@ -110,14 +110,11 @@ pub(super) fn begin(unopened: Unopened, identity: &Identity) -> Result<(Arc<Volu
         }
         if cold {
             // The journal goes on after pages that mean nothing now: only a checkpoint can say where. An opening that
-            // finds none must not begin with the first page.
+            // finds none must not begin with the first page. The last one stays until then, for the pins in it.
             let own = 1 << volume.medium.number;
-            volume.log.write_superblock(|block| {
-                (block.current, block.previous) = (None, None);
-                block.lost |= own;
-            })?;
+            volume.log.write_superblock(|block| block.lost |= own)?;
             volume.room.checkpoint_now()?;
-            volume.log.write_superblock(|block| block.lost &= !own)?;
+            volume.log.write_superblock(|block| (block.previous, block.lost) = (None, block.lost & !own))?;
         }
     }
     Ok((volume, receipt, merge))
@@ -157,6 +154,9 @@ fn why_lost(number: usize, block: &Superblock) -> &'static str {
 fn recover(volume: &Parts, ring: Ring, lost: bool, receipt: &mut VolumeReceipt) -> Result<Recovered> {
     let block = volume.log.superblock();
     if lost {
+        if block.lost >> volume.medium.number & 1 == 1 {
+            restore_pins(volume, &block, &ring);
+        }
         let why = why_lost(volume.medium.number, &block).to_owned();
         return cold_start(volume, why.into(), ring, receipt);
     }
@@ -299,6 +299,14 @@ fn told(volume: &Parts, pages: &[Page], start: u64, begun: &Begun) -> Told {
     Told { deletes, clusters, young, deleted }
 }
 
+/// What was pinned when an opening began to empty the volume and was cut short, as far as it can be read.
+fn restore_pins(volume: &Parts, block: &Superblock, ring: &Ring) {
+    let Ok(Some((reference, _))) = load_newest(volume, block, &mut VolumeReceipt::default()) else { return };
+    let mut pinned = Reader::default();
+    let records = ring.run(reference.journal_start).flat_map(|page| &page.records);
+    records.for_each(|record| pinned.next(record, &volume.shared.pins));
+}
+
 /// Nothing can be trusted: a cache starts empty, a store is refused. So is a cache whose device reads nothing at all,
 /// not even the superblock that was read a moment ago: that is a cable or a controller, what is on the device is as
 /// good as ever, and to start empty would write over it. One bad place is no such reason, for it does not heal, and the
@@ -317,11 +325,17 @@ fn cold_start(volume: &Parts, why: Unfit, ring: Ring, receipt: &mut VolumeReceip
     receipt.dropped.cold_start = true;
     receipt.checkpoint = "none";
     receipt.note("", &why);
+    // Its checkpoints stay until there is another.
+    let block = volume.log.superblock();
+    let own = |reference| own_clusters(reference, load_directory(volume, reference).ok().as_ref()).into_keys();
+    let mut old: Vec<u32> = block.current.into_iter().chain(block.previous).flat_map(own).collect();
+    old.retain(|id| *id < volume.space.count());
+    old.iter().for_each(|id| volume.space.set(*id, State::Checkpoint));
     // A later page number than any on the device, so that none of them is taken for new.
     let next = ring.beyond();
     let journal = Journal::new(volume.medium.map, volume.medium.store_id, next, next, next);
-    let (checkpointer, known) = (CheckpointState::default(), Known::default());
-    Ok(Recovered { journal, ring, checkpointer, merge: None, known, clean: false, cold: true })
+    let checkpointer = CheckpointState::restored(Vec::new(), old, 0);
+    Ok(Recovered { journal, ring, checkpointer, merge: None, known: Known::default(), clean: false, cold: true })
 }
 
 /// Whether the device does not even read what it has just read.

@@ -4,10 +4,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use picaflor::{
-    Error, Options, Place, Store,
+    Error, Mode, Options, Place, Store,
     device::{Device, MemoryDevice},
 };
-use picaflor_sim::{FaultyDevice, kill};
+use picaflor_sim::{Fault, FaultyDevice, Rule, kill};
 use rand::Rng;
 
 use crate::common::{MIB, body, by_hand, key, rng};
@@ -123,4 +123,34 @@ fn a_preset_without_clusters_says_that_it_has_none() {
         assert!(matches!(store.pin(3, b"x"), Err(Error::Option { name: "preset", .. })), "{preset}");
         assert!(store.pinned().is_empty());
     }
+}
+
+/// A cache that cannot be trusted any more starts empty, and what is pinned goes over. An opening that is cut short
+/// there leaves it to the next.
+#[test]
+fn an_opening_that_is_cut_short_while_it_empties_a_cache_loses_no_pin() {
+    let (mut cut_short, mut emptied) = (0, 0);
+    for sync in 1..8 {
+        let device = faulty(1);
+        let options = on(&device, "picaflor").mode(Mode::Cache);
+        let store = Store::open(options.clone()).unwrap();
+        store.pin(1, b"in the image").unwrap();
+        store.checkpoint().unwrap();
+        store.pin(2, b"in the log").unwrap();
+        store.put(&key(1), &body(1, 3000)).unwrap();
+        store.flush().unwrap();
+        let own = store.locate(&key(1)).unwrap().unwrap()[0].offset;
+        crash(store, &device);
+        // What was written last cannot be looked at: nothing older is to be trusted.
+        device[0].add(Rule::since(Fault::ReadError, 1).within(own / 4096 * 4096..own + 1));
+        device[0].add(Rule::nth(Fault::SyncError, sync));
+        if Store::open(options.clone()).is_err() {
+            cut_short += 1;
+            device[0].clear_rules();
+        }
+        let store = Store::open(options).unwrap();
+        emptied += u32::from(store.get(&key(1)).unwrap().is_none());
+        assert_eq!(pins(&store).len(), 2, "sync {sync}");
+    }
+    assert!(cut_short > 3 && emptied > 3, "{cut_short} {emptied}");
 }
