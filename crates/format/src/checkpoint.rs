@@ -92,6 +92,11 @@ impl Begun {
     /// Words before the lists.
     const HEAD: usize = 2;
 
+    /// About how many bytes it may have, where clusters have so many: what is more is worth sealing buffers for.
+    pub const fn room(cluster: usize) -> usize {
+        room(cluster) / 32
+    }
+
     /// Whether all that was written by this use of a cluster is in the images.
     pub fn covers(&self, seq: u64) -> bool {
         seq < self.below && !self.unfinished.contains(&seq)

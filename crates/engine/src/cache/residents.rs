@@ -9,10 +9,12 @@ use std::sync::{
     atomic::{AtomicU16, AtomicU32, Ordering::Relaxed},
 };
 
-use picaflor_format::{cluster::Row, frame::Header};
-
 use bytes::Bytes;
-use picaflor_format::{cluster, frame::GRAIN};
+use picaflor_format::{
+    checkpoint::{Begun, room},
+    cluster::{self, Row},
+    frame::{GRAIN, Header},
+};
 
 use crate::{
     base::{frame::Frame, group::Priority, medium::Medium, stats::add},
@@ -244,9 +246,10 @@ impl Residents {
 
     /// Clusters that one checkpoint may need.
     pub(crate) fn checkpoint_clusters(&self) -> u32 {
-        let room = picaflor_format::checkpoint::room(self.medium.cluster_len()) as u64;
+        let cluster = self.medium.cluster_len();
+        let bytes = self.image_bytes() + self.shared.pins.image_bytes() + Begun::room(cluster) as u64;
         // An eighth more for what is put while it is being taken.
-        let parts = (self.image_bytes() + self.shared.pins.image_bytes()) / room;
+        let parts = bytes / room(cluster) as u64;
         (parts + parts / 8) as u32 + 2
     }
 

@@ -281,7 +281,7 @@ impl Checkpointer {
         let pauses = self.pauses(state);
         self.write_open(|slot| pauses || self.parts.catalog.buffers.is_older_than(slot, state.begun))?;
         let (mut begun, mut unfinished) = begin(&self.parts, &self.appender);
-        if begun.words().len() * 8 > room(self.parts.medium.cluster_len()) / 8 {
+        if begun.words().len() * 8 > Begun::room(self.parts.medium.cluster_len()) {
             self.write_open(|_| true)?;
             (begun, unfinished) = begin(&self.parts, &self.appender);
         }
