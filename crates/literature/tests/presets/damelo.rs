@@ -492,7 +492,10 @@ fn a_cache_deletes_without_reading_but_takes_the_chunks_of_a_large_object_along(
     kept += (3000..6000).map(|i| u64::from(store.delete(&key(1 + (i % 5) as u32, i)).unwrap())).sum::<u64>();
     assert!(kept >= 5990, "{kept}: but for the rare key whose place another took");
     let looked = device.counts().reads - reads;
-    assert!(looked < 10, "{looked}: of large objects from before this opening nothing is known; but for two of a place");
+    assert!(
+        looked < 10,
+        "{looked}: of large objects from before this opening nothing is known; but for two of a place"
+    );
     assert!(store.delete(&large(2)).unwrap() && !store.contains(&large(2)).unwrap());
     assert!(read(&store, &large(3)).unwrap() == body(3, 300_000));
     store.close().unwrap();
