@@ -4,16 +4,16 @@
 use std::{fs, path::Path};
 
 use picaflor_lab::{
-    age::{self, Aged, Case, Kind, Request, Spec},
+    age::{self, Aged, Case, Kind, Request, Spec, Start},
     reproduce::{How, reproduce},
 };
 
-/// Thirty-two objects on a small volume.
+/// Thirty-two objects on a small volume; more on one that has room for a group of a modelled file system's blocks.
 fn small(kind: Kind) -> Spec {
     Spec {
         candidates: vec![kind],
         objects: vec!["256K".parse().unwrap()],
-        volumes: vec![16 << 20],
+        volumes: vec![if kind.is_modelled() { 64 << 20 } else { 16 << 20 }],
         fills: vec![50.0],
         age: 2.0,
         every: 1.0,
@@ -35,16 +35,19 @@ fn every_store_that_needs_no_root_ages_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let kinds = Kind::ALL.iter().map(|row| row.0).filter(|kind| !kind.needs_root());
     for kind in kinds {
-        let case = small(kind).cases().unwrap().remove(0);
+        // Between its compactions RocksDB has each object twice or three times.
+        let fills = vec![if kind == Kind::RocksDb { 25.0 } else { 50.0 }];
+        let case = Spec { fills, ..small(kind) }.cases().unwrap().remove(0);
         if let Err(why) = age::check(std::slice::from_ref(&case), folder.path(), &[]) {
-            assert!(kind == Kind::Postgres && why.to_string().contains("install the package postgresql"), "{why}");
+            let package = if kind == Kind::RocksDb { "librocksdb-dev" } else { "postgresql" };
+            assert!(kind.is_database() && why.to_string().contains(package), "{kind}: {why}");
             continue;
         }
         let aged = run(&case, folder.path());
         assert_eq!((&aged.ended, aged.samples.len()), (&None, 3), "{kind}");
         for (sample, age) in aged.samples.iter().zip([0.0, 1.0, 2.0]) {
             assert!((age..age + 0.1).contains(&sample.age), "{kind}: {} at {age}", sample.age);
-            assert_eq!(sample.objects, 32);
+            assert_eq!(sample.objects, case.objects());
             assert!(sample.unseen < 0.02, "{kind}: {} of the marks were not found", sample.unseen);
             let parts = sample.fragments.as_ref();
             // A folder for temporary files may be in memory, and then says nothing.
@@ -69,6 +72,42 @@ fn web_objects_age_too() {
 }
 
 #[test]
+fn a_fragmented_volume_parts_what_is_put_on_it_and_a_whole_one_not() {
+    let folder = tempfile::tempdir().unwrap();
+    for (kind, at_least) in [(Kind::Sqlite, 8.0), (Kind::Lmdb, 1.0), (Kind::Pmflf, 1.0), (Kind::PicaflorStore, 1.0)] {
+        let starts = vec![Start::Fresh, Start::Fragmented];
+        let spec = Spec { starts, age: 1.0, ..small(kind) };
+        let of: Vec<_> = spec.cases().unwrap().iter().map(|case| run(case, folder.path())).collect();
+        let (fresh, fragmented) = (means(&of[0])[0], means(&of[1])[0]);
+        assert!(fragmented >= fresh.max(at_least), "{kind}: {fragmented} after {fresh}");
+        assert_eq!(of[0].samples[0].objects, of[1].samples[0].objects, "{kind}");
+        assert_eq!(of[1].samples[1].unseen, 0.0, "{kind}");
+    }
+    let of = |kind, size: &str| Spec {
+        starts: vec![Start::Fragmented],
+        objects: vec![size.parse().unwrap()],
+        ..small(kind)
+    };
+    let refused = |spec: Spec| spec.cases().unwrap_err().to_string();
+    assert!(refused(of(Kind::Folder, "256K")).contains("no free room of its own"));
+    assert!(refused(of(Kind::Sqlite, "web")).contains("any hole"));
+}
+
+#[test]
+fn a_large_object_is_written_by_requests_and_a_row_is_not() {
+    let spec = Spec { requests: vec![Request::Bytes(16 << 10), Request::All], ..small(Kind::PostgresLarge) };
+    let cases = Spec { announces: vec![true, false], ..spec }.cases().unwrap();
+    assert_eq!(cases.len(), 2, "nothing is announced to it");
+    assert_eq!(cases[0].way(), "postgresql-lo by 16KiB");
+    let folder = tempfile::tempdir().unwrap();
+    if age::check(&cases, folder.path(), &[]).is_ok() {
+        let of: Vec<_> = cases.iter().map(|case| run(case, folder.path())).collect();
+        // The same rows of 2 KB, however they come.
+        assert_eq!(means(&of[0])[0], means(&of[1])[0]);
+    }
+}
+
+#[test]
 fn marks_and_the_store_s_own_word_agree() {
     let folder = tempfile::tempdir().unwrap();
     for kind in [Kind::PicaflorCache, Kind::PicaflorStore, Kind::Stream, Kind::Buddy] {
@@ -87,12 +126,14 @@ fn marks_and_the_store_s_own_word_agree() {
 #[test]
 fn where_objects_lie_is_a_function_of_the_case() {
     let folder = tempfile::tempdir().unwrap();
-    for kind in [Kind::Sqlite, Kind::Lmdb, Kind::PicaflorStore, Kind::Pmflf] {
+    for kind in [Kind::Sqlite, Kind::Lmdb, Kind::PicaflorStore, Kind::Pmflf, Kind::ModelUfs, Kind::ModelNtfs] {
         let case = small(kind).cases().unwrap().remove(0);
         let (one, two) = (run(&case, folder.path()), run(&case, folder.path()));
         assert_eq!(means(&one), means(&two));
         for (one, two) in one.samples.iter().zip(&two.samples) {
             assert_eq!((&one.map, &one.disks), (&two.map, &two.disks), "{kind}");
+            let rates = |sample: &age::Sample| (sample.write_mb_s, sample.read_mb_s);
+            assert!(!kind.is_modelled() || rates(one) == rates(two), "{kind}: its time is the disk's");
         }
     }
 }

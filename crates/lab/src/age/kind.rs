@@ -24,9 +24,13 @@ kinds! {
     Ext4 = "ext4", "the same on a new ext4, on a loop device; needs root";
     Xfs = "xfs", "the same on a new XFS; needs root and xfsprogs";
     Btrfs = "btrfs", "the same on a new Btrfs; needs root and btrfs-progs";
+    ModelUfs = "model-ufs", "the same on a model of UFS, Solaris 2.6, on a simulated disk, in its time";
+    ModelNtfs = "model-ntfs", "the same on a model of NTFS, Windows NT 4.0";
     Sqlite = "sqlite", "a row for each object in a SQLite database, replaced by a transaction";
     Lmdb = "lmdb", "an entry for each object in an LMDB database, replaced by a transaction";
     Postgres = "postgresql", "a row for each object in PostgreSQL, which is started for the run; needs postgresql";
+    PostgresLarge = "postgresql-lo", "a large object of PostgreSQL for each, written by requests";
+    RocksDb = "rocksdb", "an entry for each object in RocksDB, with blob files; needs gcc and librocksdb-dev";
     PicaflorCache = "picaflor-cache", "this engine as a cache: the oldest goes when there is no room";
     PicaflorStore = "picaflor-store", "this engine as a store: nothing is evicted, clusters are compacted";
     Pmflf = "pmflf-pfl", "hash table on blocks from free lists (Iyengar, Jin & Challenger 2003)";
@@ -67,19 +71,33 @@ impl Kind {
     /// Whether objects are files.
     #[must_use]
     pub const fn is_files(self) -> bool {
-        matches!(self, Self::Folder | Self::Ext4 | Self::Xfs | Self::Btrfs)
+        matches!(self, Self::Folder | Self::Ext4 | Self::Xfs | Self::Btrfs | Self::ModelUfs | Self::ModelNtfs)
     }
 
     /// Whether it is a database.
     #[must_use]
     pub const fn is_database(self) -> bool {
-        matches!(self, Self::Sqlite | Self::Lmdb | Self::Postgres)
+        matches!(self, Self::Sqlite | Self::Lmdb | Self::Postgres | Self::PostgresLarge | Self::RocksDb)
     }
 
-    /// Whether it is given an object request by request. A database takes a value whole.
+    /// Whether it is a model, whose disk is simulated.
+    #[must_use]
+    pub const fn is_modelled(self) -> bool {
+        matches!(self, Self::ModelUfs | Self::ModelNtfs)
+    }
+
+    /// Whether it is given an object request by request. A database takes a value whole, but for large objects, and so
+    /// does a model.
     #[must_use]
     pub const fn knows_requests(self) -> bool {
-        !self.is_database()
+        !(self.is_database() || self.is_modelled()) || matches!(self, Self::PostgresLarge)
+    }
+
+    /// Whether its room can be fragmented before it is filled. A folder has the room of a whole file system, and a
+    /// cache evicts in its order whatever was deleted.
+    #[must_use]
+    pub const fn can_be_fragmented(self) -> bool {
+        !matches!(self, Self::Folder | Self::PicaflorCache)
     }
 }
 

@@ -120,11 +120,12 @@ pub(super) fn scan(path: &Path, load: &Load) -> Result<Seen> {
     Ok(search.finish())
 }
 
-/// The same with files that go on one another, of pages of so many bytes in which pieces lie in any order.
-pub(super) fn scan_pages(paths: &[PathBuf], page: u64, load: &Load) -> Result<Seen> {
-    let mut search = Search::new(load, Some(page));
-    // A page between two files: nothing goes on from one to the next.
-    paths.iter().try_fold(0, |base, path| Ok(search.read(path, base)?.next_multiple_of(page) + page))?;
+/// The same with several files; `page`: of pages of so many bytes, in which pieces lie in any order.
+pub(super) fn scan_files(paths: &[PathBuf], page: Option<u64>, load: &Load) -> Result<Seen> {
+    let mut search = Search::new(load, page);
+    // A page, or a block, between two files: nothing goes on from one to the next.
+    let apart = page.unwrap_or(BLOCK);
+    paths.iter().try_fold(0, |base, path| Ok(search.read(path, base)?.next_multiple_of(apart) + apart))?;
     Ok(search.finish())
 }
 
@@ -341,7 +342,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("pages");
             std::fs::write(&path, parts.concat().concat()).unwrap();
-            let seen = scan_pages(&[path], 8192, &load).unwrap();
+            let seen = scan_files(&[path], Some(8192), &load).unwrap();
             [0, 1].map(|object| (seen.objects[&object].extents.len(), seen.objects[&object].missing))
         };
         assert_eq!(found(&[&a, &b]), [(1, 0), (1, 0)]);

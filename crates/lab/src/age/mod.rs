@@ -2,7 +2,8 @@
 //! (Sears & van Ingen, CIDR 2007).
 //!
 //! A *spec* is lists of values, and every combination of them a *case* (`spec`). What a case does is a *load*: which
-//! objects are written and deleted, in which order, on a clock that counts bytes (`load`, `clock`). It is done to a
+//! objects are written and deleted, in which order, on a clock that counts bytes (`load`, `clock`), and before, where
+//! that is asked for, small ones that leave holes (`chaff`). It is done to a
 //! *candidate*, a store on a volume of its own (`kind`, `candidates`). At some ages the volume is looked at: where
 //! objects lie is read from the volume by the marks in their bytes (`marks`) and asked of the file system (`extents`),
 //! drawn (`map`) and replayed on simulated disks (`replay`). `run` is the order of these steps, `keep` what makes it go
@@ -13,6 +14,7 @@
 
 mod advice;
 mod candidates;
+mod chaff;
 mod clock;
 mod compare;
 mod extents;
@@ -36,4 +38,4 @@ pub use limit::Limit;
 pub use map::Map;
 pub use report::{json, write};
 pub use run::{Aged, Fragments, Sample, check, run};
-pub use spec::{Case, Deletes, Force, Law, Request, Sizes, Spec};
+pub use spec::{Case, Deletes, Force, Law, Request, Sizes, Spec, Start};

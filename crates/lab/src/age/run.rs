@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     candidates::{self, Candidate, Located, Manner, Write, Wrote},
+    chaff::Chaff,
     extents::Extent,
     kind::Kind,
     load::{Load, Turn, Version},
@@ -46,7 +47,7 @@ pub struct Sample {
     pub lost: u64,
     /// Parts that objects lie in.
     pub fragments: Option<Fragments>,
-    /// By what these were counted: `marks` on the volume, or `fiemap`, the file system's word.
+    /// By what these were counted: `marks` on the volume, `fiemap`, the file system's word, or `model`, that of one.
     pub counted_by: String,
     /// Fragments an object by the store's own word, where marks count: FIEMAP of a file system, `Store::locate` of this
     /// engine.
@@ -112,8 +113,11 @@ pub fn check(cases: &[Case], folder: &Path, disks: &[String]) -> Result<()> {
             format!("{free} are free, and a volume of {largest} is to be made: lower --volume, or another --folder");
         return Err(Error::experiment(folder.display().to_string(), why));
     }
-    if cases.iter().any(|case| case.candidate == Kind::Postgres) {
+    if cases.iter().any(|case| matches!(case.candidate, Kind::Postgres | Kind::PostgresLarge)) {
         candidates::postgres_is_installed()?;
+    }
+    if cases.iter().any(|case| case.candidate == Kind::RocksDb) {
+        candidates::rocksdb_is_installed()?;
     }
     for disk in disks {
         let last = Extent { offset: largest.saturating_sub(4096) / 4096 * 4096, len: 4096 };
@@ -127,7 +131,7 @@ pub fn check(cases: &[Case], folder: &Path, disks: &[String]) -> Result<()> {
 /// # Errors
 /// If the store cannot be made or fails. That it has no room is no error: the case ends there and says so.
 pub fn run(case: &Case, folder: &Path, disks: &[String], progress: &dyn Fn(u64)) -> Result<Aged> {
-    let candidate = candidates::open(case, folder)?;
+    let mut candidate = candidates::open(case, folder)?;
     // A loop device counts on from what used it before, and making the file system is no part of the load.
     let since = Since { written: candidate.written(), ..Since::default() };
     let mut running = Running {
@@ -137,17 +141,15 @@ pub fn run(case: &Case, folder: &Path, disks: &[String], progress: &dyn Fn(u64))
         manner: Manner::of(case),
         load: Load::new(case),
         bodies: Bodies::new(case.object.to),
+        chaff: Chaff::of(case),
         progress,
         made: vec![Vec::new(); case.writers],
         since,
     };
     let mut aged = Aged { case: case.clone(), samples: Vec::new(), ended: None };
-    while let Some(turn) = running.load.fill() {
-        if let Some(full) = running.turn(&turn)? {
-            let at = running.load.clock().live_bytes() as f64 * 100.0 / case.volume as f64;
-            aged.ended = Some(format!("full while it was filled, at {at:.0}% of the volume: {full}"));
-            return Ok(aged);
-        }
+    if let Some(why) = running.fill()? {
+        aged.ended = Some(why);
+        return Ok(aged);
     }
     aged.samples.push(running.sample()?);
     let mut looks = 1_u32;
@@ -177,6 +179,7 @@ struct Running<'a> {
     manner: Manner,
     load: Load,
     bodies: Bodies,
+    chaff: Chaff,
     progress: &'a dyn Fn(u64),
     /// Bodies of one turn.
     made: Vec<Vec<u8>>,
@@ -193,6 +196,32 @@ struct Since {
 }
 
 impl Running<'_> {
+    /// Fills the volume, after it was made fragmented if that is asked for. Returns why it could not be done.
+    fn fill(&mut self) -> Result<Option<String>> {
+        while let Some(turn) = self.chaff.fill(self.case.writers) {
+            if let Some(full) = self.turn(&turn)? {
+                return Ok(Some(format!("full while it was fragmented: {full}")));
+            }
+        }
+        // No part of the load.
+        self.since = Since { written: self.candidate.written(), ..Since::default() };
+        while let Some(turn) = self.load.fill() {
+            let leave = self.chaff.leave(turn.writes.iter().map(|version| version.len).sum());
+            self.delete(&leave)?;
+            if let Some(full) = self.turn(&turn)? {
+                let at = self.load.clock().live_bytes() as f64 * 100.0 / self.case.volume as f64;
+                return Ok(Some(format!("full while it was filled, at {at:.0}% of the volume: {full}")));
+            }
+        }
+        let rest = self.chaff.rest();
+        self.delete(&rest)?;
+        Ok(None)
+    }
+
+    fn delete(&mut self, objects: &[u32]) -> Result<()> {
+        objects.iter().try_for_each(|object| self.candidate.delete(*object))
+    }
+
     /// Returns why it could not be done, if there was no room.
     fn turn(&mut self, turn: &Turn) -> Result<Option<String>> {
         for (version, body) in turn.writes.iter().zip(&mut self.made) {
@@ -200,12 +229,10 @@ impl Running<'_> {
         }
         let writes: Vec<Write<'_>> =
             turn.writes.iter().zip(&self.made).map(|(version, body)| Write { version: *version, body }).collect();
-        let begin = Instant::now();
-        for object in &turn.deletes {
-            self.candidate.delete(*object)?;
-        }
+        let begin = Watch::start(&*self.candidate);
+        turn.deletes.iter().try_for_each(|object| self.candidate.delete(*object))?;
         let wrote = self.candidate.write(&writes, &self.manner)?;
-        self.since.seconds += begin.elapsed().as_secs_f64();
+        self.since.seconds += begin.seconds(&*self.candidate);
         let bytes = turn.writes.iter().map(|version| version.len).sum();
         self.since.bytes += bytes;
         (self.progress)(bytes);
@@ -263,7 +290,7 @@ impl Running<'_> {
             let (missing, pieces) = of.fold((0, 0), |sum, one| (sum.0 + one.missing, sum.1 + one.pieces));
             sample.unseen = missing as f64 / pieces.max(1) as f64;
         } else if located.told.is_some() {
-            sample.counted_by = "fiemap".into();
+            sample.counted_by = if self.case.candidate.is_modelled() { "model" } else { "fiemap" }.into();
         }
         // A folder lies anywhere on the machine's disk: its files are drawn and replayed as if the first were at 0.
         let base = match located.marks {
@@ -291,9 +318,9 @@ impl Running<'_> {
             if bytes > READ {
                 break;
             }
-            let begin = Instant::now();
+            let begin = Watch::start(&*self.candidate);
             let found = self.candidate.read(version.object, &mut body)?;
-            seconds += begin.elapsed().as_secs_f64();
+            seconds += begin.seconds(&*self.candidate);
             match found {
                 true if Bodies::is(version, &body) => bytes += version.len,
                 // A cache may let it go in between.
@@ -305,6 +332,20 @@ impl Running<'_> {
             }
         }
         Ok(rate(bytes, seconds))
+    }
+}
+
+/// The time that a candidate takes: by the machine's clock, or by its own.
+struct Watch(Instant, Option<u64>);
+
+impl Watch {
+    fn start(candidate: &dyn Candidate) -> Self {
+        Self(Instant::now(), candidate.now())
+    }
+
+    fn seconds(&self, candidate: &dyn Candidate) -> f64 {
+        let own = candidate.now().zip(self.1).map(|(now, begin)| (now - begin) as f64 / 1e9);
+        own.unwrap_or_else(|| self.0.elapsed().as_secs_f64())
     }
 }
 

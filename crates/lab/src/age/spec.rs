@@ -40,6 +40,8 @@ const WEB_MOST: u64 = 1 << 20;
 
 /// A mark takes 32 bytes, and there is one in each KB.
 const LEAST: u64 = 1 << 10;
+/// The shortest mean of objects on a volume that is fragmented before.
+const LEAST_FRAGMENTED: u64 = 64 << 10;
 /// A body is in memory once for each writer.
 const MOST: u64 = 1 << 30;
 
@@ -198,6 +200,15 @@ named! {
     Group = "group",
 }
 
+named! {
+    /// What the volume is like before it is filled.
+    Start:
+    /// New.
+    Fresh = "fresh",
+    /// As full of small objects as it is to be of others, which leave at random as those come.
+    Fragmented = "fragmented",
+}
+
 /// What a run is a function of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Case {
@@ -219,6 +230,8 @@ pub struct Case {
     pub writers: usize,
     /// What is replaced.
     pub deletes: Deletes,
+    /// What the volume is like before.
+    pub start: Start,
     /// Storage age at the end.
     pub age: f64,
     /// Age between two looks.
@@ -254,6 +267,9 @@ impl Case {
         if self.deletes != Deletes::Random {
             text += &format!(", deleted by {}", self.deletes);
         }
+        if self.start == Start::Fragmented {
+            text += ", from a fragmented volume on";
+        }
         text
     }
 
@@ -278,7 +294,8 @@ impl Case {
     /// Bytes that a run writes, for a progress bar.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        (self.live_bytes() as f64 * (1.0 + self.age)) as u64
+        let fills = if self.start == Start::Fragmented { 2.0 } else { 1.0 };
+        (self.live_bytes() as f64 * (fills + self.age)) as u64
     }
 }
 
@@ -303,6 +320,8 @@ pub struct Spec {
     pub writers: usize,
     /// What is replaced.
     pub deletes: Vec<Deletes>,
+    /// What volumes are like before.
+    pub starts: Vec<Start>,
     /// Storage age at the end.
     pub age: f64,
     /// Age between two looks.
@@ -323,6 +342,7 @@ impl Default for Spec {
             announces: vec![false],
             writers: 1,
             deletes: vec![Deletes::Random],
+            starts: vec![Start::Fresh],
             age: 4.0,
             every: 1.0,
             seed: 1,
@@ -348,27 +368,13 @@ impl Spec {
             for &object in &self.objects {
                 for &fill in &self.fills {
                     for &deletes in &self.deletes {
-                        for &candidate in &self.candidates {
-                            self.writing(Case {
-                                candidate,
-                                object,
-                                volume,
-                                fill,
-                                deletes,
-                                request: Request::All,
-                                force: Force::Once,
-                                announce: true,
-                                writers: self.writers,
-                                age: self.age,
-                                every: self.every,
-                                seed: self.seed,
-                            })
-                            .into_iter()
-                            .for_each(|case| {
+                        for &start in &self.starts {
+                            let what = Case { volume, object, fill, deletes, start, ..self.any() };
+                            for case in self.candidates.iter().flat_map(|&kind| self.writing(kind, &what)) {
                                 if !cases.contains(&case) {
-                                    cases.push(case)
+                                    cases.push(case);
                                 }
-                            });
+                            }
                         }
                     }
                 }
@@ -378,16 +384,39 @@ impl Spec {
         Ok(cases)
     }
 
-    /// The ways in which a case's objects are written.
-    fn writing(&self, case: Case) -> Vec<Case> {
-        if !case.candidate.knows_requests() {
-            return vec![case];
+    /// A case, of which nothing that varies means anything yet.
+    fn any(&self) -> Case {
+        Case {
+            candidate: Kind::Folder,
+            object: Sizes { from: LEAST, to: LEAST, law: Law::Uniform },
+            volume: 0,
+            fill: 0.0,
+            deletes: Deletes::Random,
+            start: Start::Fresh,
+            request: Request::All,
+            force: Force::Once,
+            announce: true,
+            writers: self.writers,
+            age: self.age,
+            every: self.every,
+            seed: self.seed,
+        }
+    }
+
+    /// The ways in which a candidate is given a case's objects.
+    fn writing(&self, candidate: Kind, what: &Case) -> Vec<Case> {
+        let what = Case { candidate, ..what.clone() };
+        if !candidate.knows_requests() {
+            return vec![what];
+        }
+        if candidate.is_database() {
+            return self.requests.iter().map(|&request| Case { request, announce: false, ..what.clone() }).collect();
         }
         let mut cases = Vec::new();
         for &request in &self.requests {
             for &force in &self.forces {
                 for &announce in &self.announces {
-                    cases.push(Case { request, force, announce, ..case.clone() });
+                    cases.push(Case { request, force, announce, ..what.clone() });
                 }
             }
         }
@@ -434,12 +463,24 @@ impl Case {
             let (writers, objects) = (self.writers, self.objects());
             return wrong(format!("{writers} writers for {objects} objects: at most half as many"));
         }
+        if self.start == Start::Fragmented {
+            let why = match () {
+                () if !self.candidate.can_be_fragmented() => "it has no free room of its own to be fragmented",
+                () if self.object.mean() < LEAST_FRAGMENTED => "objects of less than 64 KiB find room in any hole",
+                () => return self.has_room(),
+            };
+            return wrong(format!("{why}: leave out --start fragmented"));
+        }
+        self.has_room()
+    }
+
+    fn has_room(&self) -> Result<()> {
         let free = self.volume - self.live_bytes();
         if free < self.object.to * self.writers as u64 {
             let needed = Size(self.object.to * self.writers as u64);
-            return wrong(format!(
-                "a safe write needs room beside the old version: {needed} of {volume}; lower --fill"
-            ));
+            let volume = Size(self.volume);
+            let why = format!("a safe write needs room beside the old version: {needed} of {volume}; lower --fill");
+            return Err(Error::experiment(self.label(), why));
         }
         Ok(())
     }

@@ -124,6 +124,12 @@ impl FileSystem {
         self.core.lock().table()
     }
 
+    /// Where the bytes of a file lie: offsets and lengths, in their order. `None` where there is no such file.
+    #[must_use]
+    pub fn extents(&self, path: &str) -> Option<Vec<(u64, u64)>> {
+        self.core.lock().extents(path)
+    }
+
     /// Bytes that may still be written.
     #[must_use]
     pub fn available(&self) -> u64 {

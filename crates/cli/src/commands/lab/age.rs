@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Instant};
 
 use clap::Args;
-use picaflor_lab::age::{self, Aged, Case, Deletes, Done, Force, Kind, Limit, Request, Sample, Sizes, Spec};
+use picaflor_lab::age::{self, Aged, Case, Deletes, Done, Force, Kind, Limit, Request, Sample, Sizes, Spec, Start};
 use picaflor_proxy::config::Size;
 
 use super::{
@@ -24,6 +24,8 @@ Options that take several values can be given several times; every combination i
       picaflor lab age folder sqlite --object 256K --object 1M --object 10M --volume 4G
       picaflor lab age ext4 xfs btrfs --fill 90 --folder /mnt/scratch  # as root
       picaflor lab age picaflor-store --limit fragments=2@age4         # exits with 1 if passed
+  From a pathologically fragmented volume on:
+      picaflor lab age ext4 sqlite --start fresh --start fragmented
   What it costs not to say the length beforehand:
       picaflor lab age ext4 --force each --announce no --announce yes
 
@@ -58,6 +60,9 @@ pub(crate) struct Age {
     /// Which are replaced: random, age (the oldest), group (16 that came together) [default: random]
     #[arg(long, value_name = "WHICH", help_heading = "Objects")]
     deletes: Vec<Deletes>,
+    /// The volume before: fresh, or fragmented (full of small objects that leave as others come) [default: fresh]
+    #[arg(long = "start", value_name = "HOW", help_heading = "Objects")]
+    starts: Vec<Start>,
     /// Size of the volume [default: 1G]
     #[arg(long = "volume", value_name = "SIZE", help_heading = "Objects")]
     volumes: Vec<Size>,
@@ -135,6 +140,7 @@ impl Age {
             announces: or(&self.announces, usual.announces),
             writers: self.writers,
             deletes: or(&self.deletes, usual.deletes),
+            starts: or(&self.starts, usual.starts),
             age: self.age,
             every: self.every,
             seed: self.seed,

@@ -91,8 +91,13 @@ pub(in crate::age) trait Candidate {
 
     fn locate(&mut self, load: &Load) -> Result<Located>;
 
+    /// Nanoseconds on its own clock, if that is not the machine's.
+    fn now(&self) -> Option<u64> {
+        None
+    }
+
     /// Bytes written to the volume so far, if that is counted.
-    fn written(&self) -> Option<u64> {
+    fn written(&mut self) -> Option<u64> {
         None
     }
 }

@@ -3,9 +3,11 @@
 mod candidate;
 mod folder;
 mod lmdb;
+mod modelled;
 mod mounted;
 mod picaflor;
 mod postgres;
+mod rocksdb;
 mod sqlite;
 
 use std::path::Path;
@@ -14,6 +16,7 @@ pub use mounted::{can_mount, unmount_all};
 
 pub(super) use self::candidate::{Candidate, Located, Manner, Write, Wrote};
 pub(super) use self::postgres::is_installed as postgres_is_installed;
+pub(super) use self::rocksdb::is_installed as rocksdb_is_installed;
 use super::{kind::Kind, spec::Case};
 use crate::Result;
 
@@ -23,7 +26,9 @@ pub(super) fn open(case: &Case, folder: &Path) -> Result<Box<dyn Candidate>> {
         Kind::Folder => Box::new(folder::Files::in_folder(folder)?),
         Kind::Ext4 | Kind::Xfs | Kind::Btrfs => Box::new(mounted::Mounted::new(case, folder)?),
         Kind::Lmdb => Box::new(lmdb::Lmdb::new(case, folder)?),
-        Kind::Postgres => Box::new(postgres::Postgres::new(case, folder)?),
+        Kind::Postgres | Kind::PostgresLarge => Box::new(postgres::Postgres::new(case, folder)?),
+        Kind::ModelUfs | Kind::ModelNtfs => Box::new(modelled::Modelled::new(case)?),
+        Kind::RocksDb => Box::new(rocksdb::RocksDb::new(case, folder)?),
         Kind::Sqlite => Box::new(sqlite::Database::new(case, folder)?),
         _ => Box::new(picaflor::Engine::new(case, folder)?),
     })

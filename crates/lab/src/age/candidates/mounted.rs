@@ -169,7 +169,7 @@ impl Candidate for Mounted {
         Ok(Located { marks: Some(marks::scan(&self.image, load)?), told })
     }
 
-    fn written(&self) -> Option<u64> {
+    fn written(&mut self) -> Option<u64> {
         let (major, minor) = (rustix::fs::major(self.loop_device), rustix::fs::minor(self.loop_device));
         let text = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
         // Sectors written, of 512 bytes.

@@ -150,7 +150,7 @@ impl Candidate for Engine {
         Ok(Located { marks: Some(marks::scan(&self.path, load)?), told: self.told(load)? })
     }
 
-    fn written(&self) -> Option<u64> {
+    fn written(&mut self) -> Option<u64> {
         Some(self.store.stats().counts.device_written)
     }
 }

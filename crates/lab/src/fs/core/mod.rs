@@ -102,6 +102,18 @@ impl Core {
         Ok(())
     }
 
+    /// Where the bytes of a file lie, and how many there are in each place.
+    pub(super) fn extents(&self, path: &str) -> Option<Vec<(u64, u64)>> {
+        let (file, fragment) = (self.files.get(path)?, self.profile.layout.fragment);
+        let mut left = file.size;
+        let parts = file.runs.iter().map(|(address, count)| {
+            let len = left.min(count * fragment);
+            left -= len;
+            (address * fragment, len)
+        });
+        Some(parts.collect())
+    }
+
     /// Replaces the bytes of a file that is there, as truncating and writing it does: name and inode stay.
     pub(super) fn rewrite(&mut self, path: &str, bytes: &[u8]) -> io::Result<()> {
         self.begin(bytes.len() as u64, 0, true)?;

@@ -9,14 +9,14 @@
 mod claims;
 mod runs;
 
-use self::runs::{OURS, Runs, WHOLE};
+use self::runs::{FRAGMENTED, OURS, Runs, WHOLE};
 use super::{
     how::{How, Progress},
     reproduction::{Reproduction, Results},
 };
 use crate::{
     Error, Result,
-    age::{self, Case, Deletes, Force, Kind, Law, Request, Sizes},
+    age::{self, Case, Deletes, Force, Kind, Law, Request, Sizes, Start},
     draw::{Chart, Mark, Scale, Series},
 };
 
@@ -29,7 +29,7 @@ const AGE: f64 = 6.0;
 /// One case: its name, candidate, shortest and longest object in KB, volume in MB, KB of a request.
 type Row = (&'static str, Kind, (u64, u64), u64, u64);
 
-const ROWS: [Row; 12] = [
+const ROWS: [Row; 13] = [
     ("rows-256K", Kind::Sqlite, (256, 256), 512, 64),
     ("rows-1M", Kind::Sqlite, (1024, 1024), 512, 64),
     ("rows-10M", Kind::Sqlite, (10_240, 10_240), 1024, 64),
@@ -40,7 +40,9 @@ const ROWS: [Row; 12] = [
     ("files-1M-256K", Kind::Ext4, (1024, 1024), 512, 256),
     ("files-10M", Kind::Ext4, (10_240, 10_240), 1024, 64),
     ("files-10M-uniform", Kind::Ext4, (5120, 15_360), 1024, 64),
-    ("files-1M-small", Kind::Ext4, (1024, 1024), 64, 64),
+    (FRAGMENTED, Kind::Ext4, (10_240, 10_240), 1024, 64),
+    // The least on which the file system's own blocks leave room for a safe write.
+    ("files-1M-small", Kind::Ext4, (1024, 1024), 96, 64),
     ("files-1M-large", Kind::Ext4, (1024, 1024), 2048, 64),
 ];
 
@@ -56,6 +58,7 @@ fn cases(quick: bool) -> Vec<(&'static str, Case)> {
             announce: false,
             writers: 1,
             deletes: Deletes::Random,
+            start: if name == FRAGMENTED { Start::Fragmented } else { Start::Fresh },
             age: AGE,
             every: 1.0,
             seed: 1,
@@ -126,7 +129,7 @@ fn drawings(runs: &Runs) -> Result<Vec<String>> {
     let rates = format!("MB/s, {DISK}");
     [
         draw("Figure 1: reads", &rates, &["files-256K", "rows-256K", "files-1M", "rows-1M"], Runs::rates),
-        draw("Figure 2: large objects", "fragments an object", &["files-10M", "rows-10M"], Runs::fragments),
+        draw("Figure 2: large objects", "fragments an object", &["files-10M", "rows-10M", FRAGMENTED], Runs::fragments),
         draw(FIGURE_3, "fragments an object", &["files-256K", "rows-256K"], Runs::fragments),
         draw(
             "Figure 5: lengths that vary",

@@ -4,6 +4,8 @@ use crate::age::Aged;
 
 /// The same files, not forced before they are whole.
 pub(super) const WHOLE: &str = "files-1M-once";
+/// Files on a volume that was fragmented before.
+pub(super) const FRAGMENTED: &str = "files-10M-fragmented";
 /// The engine of this repository.
 pub(super) const OURS: &str = "ours-1M";
 
