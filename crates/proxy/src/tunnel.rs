@@ -1,6 +1,10 @@
 //! A tunnel: bytes both ways, nothing looked at, to a server that CONNECT named or that switched to another protocol.
 //! One that is silent in both directions for `limits.tunnel_timeout` is closed, and a stop closes those that are left
 //! when `limits.drain` is over.
+//!
+//! The end of one direction is passed on, so that the other may still finish. A client of WebSocket by HTTP/2 ends its
+//! stream with its Close frame; by HTTP/1.1 it would leave that to the server (RFC 6455 7.1.1), and nginx before one
+//! takes it for a client that is gone. So that end is told to the server when it has ended itself, or [`CLOSING`] later.
 
 use std::{
     any::Any,
@@ -33,7 +37,12 @@ pub(crate) enum Server {
 pub(crate) struct Tunnel {
     client: OnUpgrade,
     server: Server,
+    /// How long the end of what the client sends is kept from the server, where it is.
+    patience: Option<Duration>,
 }
+
+/// Longest time that a server has for its own end of a WebSocket.
+const CLOSING: Duration = Duration::from_secs(2);
 
 /// Longest time that the ends of one that is closed here are told so.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -41,7 +50,12 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 impl Tunnel {
     /// Between these.
     pub(crate) fn new(client: OnUpgrade, server: Server) -> Self {
-        Self { client, server }
+        Self { client, server, patience: None }
+    }
+
+    /// It is a WebSocket of HTTP/2.
+    pub(crate) fn of_stream(self) -> Self {
+        Self { patience: Some(CLOSING), ..self }
     }
 
     /// Runs it until one side, the limits or the end of a stop (`cut`) end it: in the log it is one request, in the
@@ -55,11 +69,12 @@ impl Tunnel {
                     left.goes_on_as(task);
                 }
                 let client = TokioIo::new(client);
+                let limits = Limits { silence, patience: self.patience, cut };
                 match self.server {
-                    Server::Connected(server) => both_ways(client, server, silence, cut, &mut guard).await,
+                    Server::Connected(server) => both_ways(client, server, limits, &mut guard).await,
                     Server::Switched(server, turn) => {
                         if let Ok(server) = server.await {
-                            both_ways(client, TokioIo::new(server), silence, cut, &mut guard).await;
+                            both_ways(client, TokioIo::new(server), limits, &mut guard).await;
                         }
                         drop(turn);
                     }
@@ -72,11 +87,16 @@ impl Tunnel {
     }
 }
 
+struct Limits {
+    silence: Duration,
+    patience: Option<Duration>,
+    cut: watch::Receiver<bool>,
+}
+
 async fn both_ways(
     client: impl AsyncRead + AsyncWrite,
     server: impl AsyncRead + AsyncWrite,
-    silence: Duration,
-    mut cut: watch::Receiver<bool>,
+    Limits { silence, patience, mut cut }: Limits,
     guard: &mut Guard,
 ) {
     let (mut from_client, mut to_client) = tokio::io::split(client);
@@ -97,8 +117,19 @@ async fn both_ways(
         }
     };
     let copies = async {
-        let up = copy(&mut from_client, &mut to_server, &touch, |_| {});
-        let down = copy(&mut from_server, &mut to_client, &touch, |n| guard.sent(n as u64));
+        let (over, is_over) = oneshot::channel::<()>();
+        let up = async {
+            copy(&mut from_client, &mut to_server, &touch, |_| {}).await;
+            if let Some(patience) = patience {
+                let _ = tokio::time::timeout(patience, is_over).await;
+            }
+            let _ = to_server.shutdown().await;
+        };
+        let down = async {
+            copy(&mut from_server, &mut to_client, &touch, |n| guard.sent(n as u64)).await;
+            drop(over);
+            let _ = to_client.shutdown().await;
+        };
         tokio::join!(up, down);
     };
     tokio::select! {
@@ -110,7 +141,7 @@ async fn both_ways(
     let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
 }
 
-/// One direction; its end is passed on, so that the other may still finish.
+/// One direction, to its end.
 async fn copy(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
@@ -127,5 +158,4 @@ async fn copy(
         count(n);
         touch();
     }
-    let _ = to.shutdown().await;
 }

@@ -43,6 +43,11 @@ pub(crate) fn wanted(headers: &HeaderMap, allowed: Option<&[String]>) -> Option<
     HeaderValue::from_str(&names.join(", ")).ok().filter(|names| !names.is_empty())
 }
 
+/// Whether an answer switches to WebSocket.
+pub(crate) fn is_websocket(protocol: &HeaderValue) -> bool {
+    protocol.as_bytes().eq_ignore_ascii_case(WEBSOCKET.as_bytes())
+}
+
 const KEY: HeaderName = header::SEC_WEBSOCKET_KEY;
 const ACCEPT: HeaderName = header::SEC_WEBSOCKET_ACCEPT;
 

@@ -94,6 +94,7 @@ impl Ask {
         let headers = &mut answer.parts.headers;
         // It has no body (RFC 9110 8.6).
         headers.remove(header::CONTENT_LENGTH);
+        let is_websocket = wanted.is_extended && protocol.as_ref().is_some_and(upgrade::is_websocket);
         if wanted.is_extended {
             upgrade::without_handshake(headers);
             answer.parts.status = StatusCode::OK;
@@ -102,7 +103,8 @@ impl Ask {
             headers.extend(protocol.map(|protocol| (header::UPGRADE, protocol)));
         }
         answer.outcome = Outcome::Tunnel;
-        answer.tunnel = Some(Tunnel::new(wanted.client, Server::Switched(server, Box::new(turn))));
+        let tunnel = Tunnel::new(wanted.client, Server::Switched(server, Box::new(turn)));
+        answer.tunnel = Some(if is_websocket { tunnel.of_stream() } else { tunnel });
         answer
     }
 }

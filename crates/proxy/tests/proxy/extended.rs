@@ -11,6 +11,7 @@ use crate::{
     certs::Ca,
     http2::{Sender, ask, connect, request, run, start, whole},
     kit::{Origin, Proxy, eventually, ok},
+    nginx::Nginx,
     upgrade::WebSockets,
 };
 
@@ -112,6 +113,31 @@ fn a_websocket_goes_through_a_stream_beside_others() {
     let said = (&line["status"], &line["outcome"], &line["detail"]);
     assert_eq!(said, (&200.into(), &"tunnel".into(), &"upgrade".into()), "{line}");
     assert!(line["bytes"].as_u64() > Some(1_100_000), "what went to the client: {line}");
+}
+
+#[test]
+fn a_client_that_ends_its_stream_with_its_close_hears_the_servers() {
+    let (ca, server) = (Ca::new(), WebSockets::start());
+    // nginx closes both ends as soon as the one before it has ended.
+    let nginx = Nginx::start(&format!(
+        "location / {{ proxy_pass http://{}; proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade;
+         proxy_set_header Connection upgrade; }}",
+        server.1
+    ));
+    for origin in [server.1, nginx.address] {
+        let proxy = Proxy::before(&format!("http://{origin}"), &tls(&ca));
+        run(async {
+            let (mut sender, _connection) = connect(&ca, &proxy, |_| {}).await;
+            let (reply, mut up) = extended(&mut sender, "/chat", "websocket").await;
+            let mut down = Down { stream: reply.into_body(), seen: BytesMut::new() };
+            assert_eq!(down.frame().await, (1, b"/chat https"[..].into()));
+            // As Chromium does.
+            up.send_data(frame(8, &1000_u16.to_be_bytes()), true).unwrap();
+            assert_eq!(down.frame().await, (8, 1000_u16.to_be_bytes()[..].into()), "{origin}");
+            assert!(down.bytes(1).await.is_empty(), "the server has closed");
+        });
+        eventually("the tunnel is over", || proxy.stats()["proxy"]["requests"]["tunnel"] == 1);
+    }
 }
 
 #[test]
