@@ -4,7 +4,8 @@
 //!
 //! The end of one direction is passed on, so that the other may still finish. A client of WebSocket by HTTP/2 ends its
 //! stream with its Close frame; by HTTP/1.1 it would leave that to the server (RFC 6455 7.1.1), and nginx before one
-//! takes it for a client that is gone. So that end is told to the server when it has ended itself, or [`CLOSING`] later.
+//! takes it for a client that is gone. So that end is told to the server when it has ended itself, or [`CLOSING`]
+//! later.
 
 use std::{
     any::Any,

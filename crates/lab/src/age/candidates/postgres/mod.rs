@@ -3,9 +3,9 @@
 //! rows of 2 KB are in one table with those of all others. Pages fill from their end.
 //!
 //! A `bytea` is bound whole, so there are no requests; of a large object each is a call. Objects that are written at
-//! one time are of one transaction. What was replaced is free after a vacuum. The server's own comes by the clock, so it is
-//! off, and one is run when it would be due: at a fifth of the objects. The tables grow as they have to; beyond the
-//! volume they are full.
+//! one time are of one transaction. What was replaced is free after a vacuum. The server's own comes by the clock, so
+//! it is off, and one is run when it would be due: at a fifth of the objects. The tables grow as they have to; beyond
+//! the volume they are full.
 
 mod server;
 
