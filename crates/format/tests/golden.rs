@@ -41,6 +41,16 @@ fn check(name: &str, bytes: &[u8]) {
     assert!(golden == dump(bytes), "{name} is encoded otherwise than version 1 was");
 }
 
+/// As `check`, of a part of a checkpoint with this image in one piece.
+fn check_image(name: &str, segment: u32, words: &[u64]) {
+    let mut payload = Vec::new();
+    checkpoint::push_piece(&mut payload, segment, words.len() as u32, 0, words);
+    let header = cluster::Header { seq: 0x78, store: 0x99, id: 13, content: Content::CheckpointPart, class: 0 };
+    let mut bytes = vec![0xaa; 64 << 10];
+    checkpoint::encode_cluster(&mut bytes, &header, &payload);
+    check(name, &bytes);
+}
+
 fn superblock_of_three() -> Superblock {
     Superblock {
         seq: 5,
@@ -279,12 +289,7 @@ fn clusters_that_are_divided() {
     assert_eq!(Directory::decode(&directory.encode()), Ok(directory.clone()));
     check("directory-divided", &directory.encode());
 
-    let mut payload = Vec::new();
-    checkpoint::push_piece(&mut payload, checkpoint::PAGES, 1, 0, &[u64::from_le_bytes([14, 0, 18, 16, 0, 0, 0, 0])]);
-    let header = cluster::Header { seq: 0x78, store: 0x99, id: 13, content: Content::CheckpointPart, class: 0 };
-    let mut bytes = vec![0xaa; 64 << 10];
-    checkpoint::encode_cluster(&mut bytes, &header, &payload);
-    check("checkpoint-divided", &bytes);
+    check_image("checkpoint-divided", checkpoint::PAGES, &[u64::from_le_bytes([14, 0, 18, 16, 0, 0, 0, 0])]);
 }
 
 #[test]
@@ -305,12 +310,7 @@ fn pinned_records() {
     row.push(&mut words);
     assert_eq!(words.len(), PinnedRow::words(text.len()));
     assert_eq!(PinnedRow::next(&words), Ok((row, &[][..])));
-    let mut payload = Vec::new();
-    checkpoint::push_piece(&mut payload, checkpoint::PINNED, words.len() as u32, 0, &words);
-    let header = cluster::Header { seq: 0x78, store: 0x99, id: 13, content: Content::CheckpointPart, class: 0 };
-    let mut bytes = vec![0xaa; 64 << 10];
-    checkpoint::encode_cluster(&mut bytes, &header, &payload);
-    check("checkpoint-pinned", &bytes);
+    check_image("checkpoint-pinned", checkpoint::PINNED, &words);
 }
 
 #[test]
@@ -322,12 +322,7 @@ fn what_a_checkpoint_began_with() {
     for cut in [1, 3, words.len() - 1] {
         assert_eq!(Begun::from_words(&words[..cut]), Err(Corrupt::Short), "{cut}");
     }
-    let mut payload = Vec::new();
-    checkpoint::push_piece(&mut payload, checkpoint::BEGUN, words.len() as u32, 0, &words);
-    let header = cluster::Header { seq: 0x78, store: 0x99, id: 13, content: Content::CheckpointPart, class: 0 };
-    let mut bytes = vec![0xaa; 64 << 10];
-    checkpoint::encode_cluster(&mut bytes, &header, &payload);
-    check("checkpoint-begun", &bytes);
+    check_image("checkpoint-begun", checkpoint::BEGUN, &words);
 }
 
 #[test]

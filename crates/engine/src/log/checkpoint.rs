@@ -280,19 +280,19 @@ impl Checkpointer {
         // all are, so that none keeps the log of what came after it.
         let pauses = self.pauses(state);
         self.write_open(|slot| pauses || self.parts.catalog.buffers.is_older_than(slot, state.begun))?;
-        let (mut begun, mut unfinished) = begin(&self.parts, &self.appender);
+        let (mut begun, mut open, mut since) = begin(&self.parts, &self.appender);
         if begun.words().len() * 8 > Begun::room(self.parts.medium.cluster_len()) {
             self.write_open(|_| true)?;
-            (begun, unfinished) = begin(&self.parts, &self.appender);
+            (begun, open, since) = begin(&self.parts, &self.appender);
         }
         state.begun = next_page;
-        unfinished.clusters.iter().for_each(|cluster| self.parts.space.told(*cluster, next_page));
+        open.iter().for_each(|cluster| self.parts.space.told(*cluster, next_page));
         state.running = Some(Running {
             settled: self.parts.log.is_settled.load(Relaxed),
             granted: self.parts.space.granted(),
             // An object in a buffer that a crash may find on the device must not outlive its delete.
-            journal_start: unfinished.since.map_or(next_page, |page| page.min(next_page)),
-            open: unfinished.clusters,
+            journal_start: since.map_or(next_page, |page| page.min(next_page)),
+            open,
             sealed_below: begun.unfinished.iter().copied().min().unwrap_or(begun.below),
             begun,
             next_segment: 0,

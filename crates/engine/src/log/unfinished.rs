@@ -8,18 +8,17 @@ use picaflor_format::{checkpoint::Begun, frame::GRAIN};
 use crate::{cache::buffers::Unfinished, index::Location, read::parts::Parts, write::append::Appender};
 
 /// Which buffers are not wholly on the device, all at one moment: a lane that is not free may be about to number
-/// one, or to replace an object in another.
-pub(super) fn begin(parts: &Parts, appender: &Appender) -> (Begun, Unfinished) {
+/// one, or to replace an object in another. With their clusters, and the journal page that their story begins with.
+pub(super) fn begin(parts: &Parts, appender: &Appender) -> (Begun, Vec<u32>, Option<u64>) {
     let lanes: Vec<_> = appender.all_lanes().map(|lane| lane.lock()).collect();
     let below = parts.log.next_seq.load(Relaxed);
-    let mut unfinished = parts.catalog.buffers.unfinished();
+    let Unfinished { clusters, seqs: unfinished, since, replacing: mut replaced } = parts.catalog.buffers.unfinished();
     drop(lanes);
-    let mut replaced = std::mem::take(&mut unfinished.replacing);
     // The newest of each key.
     replaced.sort_unstable_by(|a, b| b.cmp(a));
     replaced.dedup_by_key(|(hash, _)| *hash);
     replaced.retain(|(hash, generation)| !is_looked_at(parts, *hash, *generation));
-    (Begun { below, unfinished: std::mem::take(&mut unfinished.seqs), replaced }, unfinished)
+    (Begun { below, unfinished, replaced }, clusters, since)
 }
 
 /// Whether a version of this key that is no older lies in a buffer that is not wholly on the device even now: it is
