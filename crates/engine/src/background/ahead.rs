@@ -2,8 +2,8 @@
 //! where a device answers eight reads hardly later than one; so a batch of them is read together, and, where the
 //! reclaimer is a thread, while the batch before is emptied.
 //!
-//! Steps: the tables of the next victims are asked for → when they have come, the frames that may be put again → these
-//! are found when their cluster's turn comes.
+//! Steps: the tables of the next victims are asked for → when they have come, the frames that may be put again, or at
+//! once all of each victim → these are found when their cluster's turn comes.
 //!
 //! Invariant: what was read of a cluster is used only if that was not granted anew since it was asked for; and by the
 //! holder of the reclaimer's turn alone.
@@ -41,6 +41,8 @@ enum Coming {
     #[default]
     Nothing,
     Tables(Vec<u32>, Begun),
+    /// All of them.
+    Wholes(Vec<u32>, Begun),
     Frames(Vec<Wanted>, Begun),
 }
 
@@ -96,9 +98,9 @@ impl VictimReader {
     }
 
     fn knows_next(&self) -> bool {
-        let (parts, eviction) = (&self.parts, self.parts.shared.eviction());
-        let is_known = eviction.victim() == Victim::Oldest && !eviction.keeps_all();
-        is_known && parts.residents.listed.is_none() && !parts.residents.reader.is_by_cluster()
+        let parts = &self.parts;
+        let is_known = matches!(parts.shared.eviction().victim(), Victim::Oldest | Victim::Emptiest);
+        is_known && parts.residents.listed.is_none()
     }
 
     /// Most victims of a batch.
@@ -107,30 +109,36 @@ impl VictimReader {
         room.min(MOST).min(u64::from(self.parts.space.count()) / SHARE) as u32
     }
 
-    /// Asks for the tables of the next batch.
+    /// Asks for the next batch: for the tables, or for all of each where every header matters.
     fn begin(&self, ahead: &mut Ahead, most: u32) {
-        let most = if self.overlaps() { self.batch() } else { self.batch().min(most) };
+        let needs_all = self.needs_all(self.parts.shared.leases.none().is_some());
+        let most = if self.overlaps() && !needs_all { self.batch() } else { self.batch().min(most) };
         if most < 2 {
             return;
         }
         let space = &self.parts.space;
-        let mut victims = space.victims().next(ahead.found.len() + most as usize);
+        let which = self.parts.shared.eviction().victim();
+        let mut victims = space.victims().next(which, ahead.found.len() + most as usize);
         victims.retain(|victim| !ahead.found.contains_key(victim));
         let asked = ahead.asked.get_or_insert_with(|| space.walked.begin(space.count()));
         victims.iter().for_each(|victim| asked.set(*victim, true));
-        let reads = self.parts.medium.batch(self.parts.medium.table_places(&victims)).begin();
-        ahead.coming = Coming::Tables(victims, reads);
+        let medium = &self.parts.medium;
+        ahead.coming = if needs_all {
+            let reads = medium.batch(victims.iter().map(|victim| (*victim, 0, medium.cluster_len()))).begin();
+            Coming::Wholes(victims, reads)
+        } else {
+            let reads = medium.batch(medium.table_places(&victims)).begin();
+            Coming::Tables(victims, reads)
+        };
     }
 
-    /// When the tables have come: all of a cluster where every header matters is read when its turn comes.
+    /// When the tables have come.
     fn ask_for_frames(&self, ahead: &mut Ahead) {
         let (victims, reads) = match mem::take(&mut ahead.coming) {
             Coming::Tables(victims, reads) => (victims, reads),
             other => return ahead.coming = other,
         };
-        let (parts, eviction) = (&self.parts, self.parts.shared.eviction());
-        let needs_all = self.needs_headers(eviction, parts.shared.leases.none().is_some());
-        let mut left = if needs_all { 0 } else { self.budget(eviction) };
+        let (parts, mut left) = (&self.parts, self.budget());
         let wanted = |(victim, rows): (u32, Vec<Row>)| {
             let live = parts.catalog.entries_of(victim, rows.clone());
             (victim, rows, self.survivors(&mut left, &live))
@@ -143,11 +151,22 @@ impl VictimReader {
     }
 
     fn end(&self, ahead: &mut Ahead) {
-        let Coming::Frames(wanted, reads) = mem::take(&mut ahead.coming) else { return };
-        let mut read = reads.wait().into_iter();
-        for (victim, rows, places) in wanted {
-            let bytes = Bytes::of(places, &mut read);
-            ahead.found.insert(victim, Contents { rows, bytes });
+        match mem::take(&mut ahead.coming) {
+            Coming::Frames(wanted, reads) => {
+                let mut read = reads.wait().into_iter();
+                for (victim, rows, places) in wanted {
+                    let bytes = Bytes::of(places, &mut read);
+                    ahead.found.insert(victim, Contents { rows, bytes });
+                }
+            }
+            Coming::Wholes(victims, reads) => {
+                for (victim, bytes) in victims.into_iter().zip(reads.wait()) {
+                    let whole = bytes.and_then(|bytes| Some((self.parts.medium.rows_in(victim, &bytes)?, bytes)));
+                    let found = whole.map(|(rows, bytes)| Contents { rows, bytes: Bytes::All(bytes) });
+                    ahead.found.extend(found.map(|found| (victim, found)));
+                }
+            }
+            Coming::Nothing | Coming::Tables(..) => {}
         }
     }
 }

@@ -1,5 +1,5 @@
 //! What reclaim reads of its victims: a table says what lies in one, the index what is live of that, and then only
-//! those frames are read that may be put again; all bytes where every header matters.
+//! those frames are read that may be put again; all bytes, by one read, where every header matters.
 //!
 //! Victims that are known beforehand are read ahead of their turn (`ahead.rs`). What could not be read is looked for
 //! again when its turn comes.
@@ -7,12 +7,13 @@
 use picaflor_device::AlignedBuf;
 use picaflor_format::cluster::Row;
 
-use crate::{base::policy::Eviction, index::IndexEntry, read::parts::Parts};
+use crate::{Result, index::IndexEntry, read::parts::Parts};
 
 /// Frames that lie no farther apart are one read: a device moves about as many bytes in the time of one more request.
 const GAP: usize = 16 << 10;
 
 /// What was read of one cluster.
+#[derive(Default)]
 pub(crate) struct Contents {
     pub(crate) rows: Vec<Row>,
     pub(crate) bytes: Bytes,
@@ -58,12 +59,33 @@ impl VictimReader {
         Self { parts: parts.clone() }
     }
 
-    /// Whether every header of a victim is looked at: if all may stay, or if a listener is told the keys of what goes.
-    pub(crate) fn needs_headers(&self, eviction: Eviction, no_leases: bool) -> bool {
+    /// Whether all of a victim is read: if all may stay, if a listener is told the keys of what goes, or if readers ask
+    /// for whole clusters anyway.
+    pub(super) fn needs_all(&self, no_leases: bool) -> bool {
+        let eviction = self.parts.shared.eviction();
         eviction.keeps_all()
             || !no_leases
+            || self.parts.residents.reader.is_by_cluster()
             || self.parts.shared.options.eviction_listener.is_some()
             || eviction.may_reinsert() && self.parts.shared.groups.any_loved()
+    }
+
+    /// What is in a victim, with all its bytes or none but those read `ahead`.
+    ///
+    /// # Errors
+    /// Those of the device, where no object is to leave. Elsewhere what can be known without its bytes is.
+    pub(super) fn contents(&self, victim: u32, needs_all: bool, ahead: Option<Contents>) -> Result<Contents> {
+        if let Some(ahead) = ahead.filter(|ahead| !needs_all || matches!(ahead.bytes, Bytes::All(_))) {
+            return Ok(ahead);
+        }
+        if needs_all {
+            match self.parts.medium.contents_and_bytes(victim) {
+                Ok((rows, bytes)) => return Ok(Contents { rows, bytes: Bytes::All(bytes) }),
+                Err(error) if self.parts.shared.eviction().keeps_all() => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(Contents { rows: self.parts.medium.contents(victim)?, bytes: Bytes::None })
     }
 
     /// Whether it was asked for since it was placed, or is in memory and hot.
@@ -72,15 +94,15 @@ impl VictimReader {
     }
 
     /// Reads the frames of a victim that may be put again.
-    pub(crate) fn read_survivors(&self, victim: u32, live: &[(Row, IndexEntry)], eviction: Eviction) -> Bytes {
-        let wanted = self.survivors(&mut self.budget(eviction), live);
+    pub(super) fn read_survivors(&self, victim: u32, live: &[(Row, IndexEntry)]) -> Bytes {
+        let wanted = self.survivors(&mut self.budget(), live);
         let read = self.parts.medium.batch(wanted.iter().map(|(at, len)| (victim, *at, *len))).read();
         Bytes::of(wanted, &mut read.into_iter())
     }
 
     /// Bytes that may be put again.
-    pub(super) fn budget(&self, eviction: Eviction) -> i64 {
-        if eviction.may_reinsert() { self.parts.shared.budget.left() } else { 0 }
+    pub(super) fn budget(&self) -> i64 {
+        if self.parts.shared.eviction().may_reinsert() { self.parts.shared.budget.left() } else { 0 }
     }
 
     /// Where the frames lie that may be put again, and how much is read there: what was used, as far as the budget

@@ -13,6 +13,10 @@ const LOOSER: u64 = 4;
 /// Checkpoints that are taken, at most, to make room once: one that seals slow buffers, two until no recovery reads
 /// what the journal told of young clusters, and as many again where puts went on meanwhile.
 pub(super) const CHECKPOINTS: u32 = 6;
+/// Clusters that are made free at once, at most, and their part of the device, at most: one put waits for them, but
+/// their victims are read side by side.
+const AT_ONCE: u32 = 4;
+const SHARE: u32 = 512;
 /// Clusters that are emptied, at most, before one more is free.
 const MOVES: u32 = 64;
 
@@ -27,7 +31,8 @@ impl Reclaimer {
             return Ok(true);
         }
         let was_in_vain = self.state.in_vain.load(Relaxed);
-        if self.parts.space.leaving() == 0
+        if was_in_vain < u64::MAX
+            && self.parts.space.leaving() == 0
             && self.parts.space.fill().live.saturating_add(self.parts.space.live.least_gain()) > was_in_vain
         {
             return Ok(false);
@@ -56,18 +61,28 @@ impl Reclaimer {
     }
 
     fn empty_for_puts(&self) -> Result<bool> {
+        let space = &self.parts.space;
+        // Several at once.
+        let wanted = self.appender.kept_from_puts() + (space.count() / SHARE).clamp(1, AT_ONCE);
+        let least = space.live.least_gain();
         let (mut checkpoints, mut retired, mut moves, mut most) = (0, 0, 0, 0);
         while moves < MOVES && !self.has_room_for_puts() {
-            let leaving = self.parts.space.leaving();
-            if self.parts.space.available() + leaving > most {
-                (most, moves) = (self.parts.space.available() + leaving, 0);
+            let leaving = space.leaving();
+            let coming = space.available() + leaving;
+            if coming > most {
+                (most, moves) = (coming, 0);
             }
-            let Fill { old, young, .. } = self.parts.space.fill();
-            let least = self.parts.space.live.least_gain();
             // A checkpoint makes victims of those that were written since the one before the last.
-            let ages = young >= least && checkpoints < CHECKPOINTS / 2 && young > 2 * old;
-            let is_enough = leaving > 0 && self.parts.space.available() + leaving > self.appender.kept_from_puts();
-            if !is_enough && old >= least && !ages && self.reclaim_one_of_store()? {
+            let ages = |fill: Fill| fill.young >= least && checkpoints < CHECKPOINTS / 2 && fill.young > 2 * fill.old;
+            let mut fill = space.fill_about();
+            if fill.old < least || ages(fill) {
+                fill = space.fill();
+            }
+            let Fill { old, young, .. } = fill;
+            let lacking = wanted.saturating_sub(coming);
+            let is_enough = leaving > 0 && lacking == 0;
+            let more = || u64::from(lacking) * space.live.room / old.max(least);
+            if !is_enough && old >= least && !ages(fill) && self.reclaim_one_of_store(more() as u32)? {
                 moves += 1;
             } else if leaving > 0 {
                 self.checkpointer.commit_now()?;

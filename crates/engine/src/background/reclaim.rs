@@ -162,9 +162,12 @@ impl Reclaimer {
         Ok(())
     }
 
-    /// The same where no object leaves. False if there is none to empty, or no room for what is in it.
-    pub(crate) fn reclaim_one_of_store(&self) -> Result<bool> {
-        match self.reclaim_one() {
+    /// The same where no object leaves. False if there is none to empty, or no room for what is in it. So many are
+    /// likely to be wanted after it.
+    pub(crate) fn reclaim_one_of_store(&self, more: u32) -> Result<bool> {
+        let mut ahead = self.ahead.lock();
+        self.victims.fill(&mut ahead, more + 1);
+        match self.reclaim_this(self.parts.shared.eviction().victim(), &mut ahead) {
             Ok(reclaimed) => Ok(reclaimed == Reclaimed::One),
             Err(Error::Full { .. }) => Ok(false),
             Err(error) => Err(error),
@@ -259,17 +262,11 @@ impl Reclaimer {
             listed.into_iter().for_each(|(hash, entry)| self.evict_unseen(hash, entry, why));
             return Ok(Emptied::Moved(0));
         }
-        // Where whole clusters are what is read, one read has both: what is in it, and its bytes.
-        let is_by_cluster = self.parts.residents.reader.is_by_cluster();
-        let whole = || is_by_cluster.then(|| self.parts.medium.contents_and_bytes(victim).ok()).flatten();
-        let read = read.or_else(|| whole().map(|(rows, bytes)| Contents { rows, bytes: Bytes::All(bytes) }));
-        let (rows, bytes) = match read {
-            Some(Contents { rows, bytes }) => (Ok(rows), bytes),
-            None => (self.parts.medium.contents(victim), Bytes::None),
-        };
-        let rows = match rows {
+        let no_leases = self.parts.shared.leases.none();
+        let needs_all = self.victims.needs_all(no_leases.is_some());
+        let Contents { rows, bytes } = match self.victims.contents(victim, needs_all, read) {
             Err(error) if keeps_all => return Ok(Emptied::Unread(error)),
-            rows => rows.unwrap_or_default(),
+            found => found.unwrap_or_default(),
         };
         let mut live = self.parts.catalog.entries_of(victim, rows);
         if keeps_all && !self.parts.space.live.is_weighed(victim) {
@@ -279,15 +276,9 @@ impl Reclaimer {
                 return Ok(Emptied::Dense);
             }
         }
-        let no_leases = self.parts.shared.leases.none();
-        let bytes = match (bytes, self.victims.needs_headers(eviction, no_leases.is_some())) {
-            (Bytes::All(bytes), _) => Bytes::All(bytes),
-            (_, true) => match self.parts.medium.read_at(victim, 0, self.parts.medium.cluster_len()) {
-                Err(error) if keeps_all => return Ok(Emptied::Unread(error)),
-                bytes => bytes.map_or(Bytes::None, Bytes::All),
-            },
-            (Bytes::Some(pieces), false) => Bytes::Some(pieces),
-            (Bytes::None, false) => self.victims.read_survivors(victim, &live, eviction),
+        let bytes = match bytes {
+            Bytes::None if !needs_all => self.victims.read_survivors(victim, &live),
+            bytes => bytes,
         };
         if let (true, Bytes::All(bytes)) = (keeps_all, &bytes) {
             self.parts.catalog.add_unlisted(victim, bytes, &mut live);

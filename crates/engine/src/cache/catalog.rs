@@ -284,7 +284,7 @@ impl Catalog {
     /// Whether the store is so full that it saves clusters rather than reads.
     pub(crate) fn packs_tightly(&self) -> bool {
         let most = u64::from(self.space.count().saturating_sub(KEPT)) * self.space.live.room / 100 * TIGHT;
-        self.keeps_all_in_clusters() && self.space.live_about() > most.min(self.tight.load(Relaxed))
+        self.keeps_all_in_clusters() && self.space.fill_about().live > most.min(self.tight.load(Relaxed))
     }
 
     /// Whether this object, which memory has, lies here: memory is the store's.

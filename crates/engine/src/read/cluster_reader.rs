@@ -78,6 +78,11 @@ impl Medium {
         Ok((self.rows_of(found, &bytes), bytes))
     }
 
+    /// The same of a cluster of which all bytes were read; none if its table is longer than a cluster.
+    pub(crate) fn rows_in(&self, cluster: u32, bytes: &[u8]) -> Option<Vec<Row>> {
+        Some(self.rows_of(self.use_in(cluster, None, bytes, None).ok()?, bytes))
+    }
+
     /// What a cluster holds by its table, if it has one, and all its bytes.
     ///
     /// # Errors

@@ -21,7 +21,8 @@ mod walked;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::atomic::AtomicUsize,
+    mem,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 use parking_lot::Mutex;
@@ -120,6 +121,8 @@ struct Clusters {
     hand: u32,
     /// The least recently used when they were last looked for, the first to go last; with the number they had.
     idle: Vec<(u64, u32)>,
+    /// Those with the least in them when they were last looked for, the emptiest last.
+    emptiest: Vec<u32>,
     regions: Regions,
     /// Which pages of each cluster are in memory, a bit for each; none before one is.
     resident: Vec<u64>,
@@ -128,6 +131,8 @@ struct Clusters {
     recall: u32,
     free: u32,
     leaving: u32,
+    /// All that are leaving, and some that were.
+    leavers: Vec<u32>,
     reserved: u32,
     /// Clusters of runs that are not yet written, and whether there ever were any.
     in_runs: u32,
@@ -158,12 +163,14 @@ impl Space {
             written: 0,
             hand: 0,
             idle: Vec::new(),
+            emptiest: Vec::new(),
             regions: Regions::new(count, groups),
             resident: Vec::new(),
             aside: BTreeSet::new(),
             recall: 0,
             free: count,
             leaving: 0,
+            leavers: Vec::new(),
             reserved: 0,
             in_runs: 0,
             has_runs: false,
@@ -246,12 +253,12 @@ impl Space {
     /// Frees what waited for commits up to this number.
     pub(crate) fn settle(&self, completed: u64) {
         let mut clusters = self.clusters.lock();
-        if clusters.leaving == 0 {
-            return;
-        }
-        for id in 0..self.count() {
-            if matches!(clusters.states[id as usize], State::Leaving(commit) if commit <= completed) {
-                clusters.set(id, State::Free);
+        // Not by a look at all: this is done at each commit.
+        for id in mem::take(&mut clusters.leavers) {
+            match clusters.states[id as usize] {
+                State::Leaving(commit) if commit <= completed => clusters.set(id, State::Free),
+                State::Leaving(_) => clusters.leavers.push(id),
+                _ => {}
             }
         }
     }
@@ -259,6 +266,7 @@ impl Space {
     /// No recovery reads journal pages before this one any more.
     pub(crate) fn set_floor(&self, page: u64) {
         self.clusters.lock().floor = page;
+        self.seen.is_old.store(true, Relaxed);
     }
 
     /// Journal pages up to this one may make a recovery look at the cluster.
@@ -314,12 +322,16 @@ impl Clusters {
     }
 
     fn set(&mut self, id: u32, to: State) {
-        let from = std::mem::replace(&mut self.states[id as usize], to);
+        let from = mem::replace(&mut self.states[id as usize], to);
+        let (left, leaves) = [from, to].map(|state| matches!(state, State::Leaving(_))).into();
         self.ends.remove(&id);
         self.free -= u32::from(from == State::Free);
         self.free += u32::from(to == State::Free);
-        self.leaving -= u32::from(matches!(from, State::Leaving(_)));
-        self.leaving += u32::from(matches!(to, State::Leaving(_)));
+        self.leaving -= u32::from(left);
+        self.leaving += u32::from(leaves);
+        if leaves && !left {
+            self.leavers.push(id);
+        }
     }
 }
 

@@ -78,7 +78,7 @@ impl Appender {
     pub(crate) fn could_take(&self, needed: u64) -> Result<()> {
         let fits = |live: u64| live + needed <= self.parts.medium.map.clusters.len;
         let may = !self.parts.catalog.keeps_all_in_clusters()
-            || fits(self.parts.space.live_about())
+            || fits(self.parts.space.fill_about().live)
             || fits(self.parts.space.fill().live);
         if may { Ok(()) } else { Err(self.full(needed)) }
     }

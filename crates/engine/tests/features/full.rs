@@ -401,3 +401,24 @@ fn a_small_store_fills_what_is_not_kept_and_takes_again_what_was_deleted() {
         }
     }
 }
+
+#[test]
+fn a_victim_of_a_store_is_one_read() {
+    let mut filled = Filled::new(Mix::All(3000), 64 * KIB, 2048, |_| {});
+    filled.fill(85);
+    filled.held.push(None);
+    filled.delete(filled.capacity / 4);
+    filled.store.flush().unwrap();
+    let mut before = filled.store.stats().counts;
+    let (mut reclaimed, mut reads) = (0, 0);
+    while reclaimed < 400 {
+        filled.held.push(Some((3000, 0)));
+        filled.put(filled.held.len() - 1).unwrap();
+        let now = filled.store.stats().counts;
+        reads += now.device_reads - before.device_reads;
+        reclaimed += now.reclaimed_clusters - before.reclaimed_clusters;
+        before = now;
+    }
+    assert!(reads <= reclaimed + 8, "{reads} reads for {reclaimed} clusters");
+    filled.check();
+}

@@ -42,16 +42,21 @@ impl Space {
                 false => {}
             }
         }
-        self.seen.live.store(fill.live, Relaxed);
-        self.seen.ends.store(fill.ends, Relaxed);
+        for (seen, is) in self.seen.all().into_iter().zip([fill.live, fill.ends, fill.old, fill.young]) {
+            seen.store(is, Relaxed);
+        }
         self.seen.granted.store(clusters.granted, Relaxed);
         self.seen.is_old.store(false, Relaxed);
         fill
     }
 
-    /// Bytes that objects take, to within a 64th of the device.
-    pub(crate) fn live_about(&self) -> u64 {
-        if self.seen.is_old.load(Relaxed) { self.fill().live } else { self.seen.live.load(Relaxed) }
+    /// As [`Space::fill`], to within what a 64th of the device makes of it, and what was deleted since.
+    pub(crate) fn fill_about(&self) -> Fill {
+        if self.seen.is_old.load(Relaxed) {
+            return self.fill();
+        }
+        let [live, ends, old, young] = self.seen.all().map(|seen| seen.load(Relaxed));
+        Fill { live, ends, old, young }
     }
 
     /// A cluster of a run, which is busy, has this many bytes empty behind the end of an object.
@@ -62,7 +67,6 @@ impl Space {
     /// Whether another cluster may be left empty but for an object's end: all that is empty so, or was left by deletes,
     /// is no more than a [part](ENDS) of the device then, to within a 64th.
     pub(crate) fn affords_end(&self, empty: u64) -> bool {
-        let ends = if self.seen.is_old.load(Relaxed) { self.fill().ends } else { self.seen.ends.load(Relaxed) };
-        (ends + empty) * ENDS <= u64::from(self.count()) * self.live.room
+        (self.fill_about().ends + empty) * ENDS <= u64::from(self.count()) * self.live.room
     }
 }

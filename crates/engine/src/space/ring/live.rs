@@ -4,7 +4,7 @@
 //! table. So a cluster is weighed when it leaves memory, and one that an opening found when it is to be emptied: from
 //! then on a grain that an entry speaks of stands for so many bytes.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use picaflor_format::{cluster, frame::GRAIN};
 
@@ -20,6 +20,7 @@ pub(crate) struct Live {
     weights: Box<[AtomicU32]>,
     /// Bytes of a cluster that frames and their rows can take.
     pub(crate) room: u64,
+    emptied: AtomicBool,
 }
 
 impl Live {
@@ -29,7 +30,7 @@ impl Live {
     pub(super) fn new(count: u32, cluster_grains: u32) -> Self {
         let zeros = || (0..count).map(|_| AtomicU32::new(0)).collect();
         let room = (cluster_grains as usize * GRAIN - cluster::HEADER - cluster::TRAILER) as u64;
-        Self { grains: zeros(), weights: zeros(), room }
+        Self { grains: zeros(), weights: zeros(), room, emptied: AtomicBool::default() }
     }
 
     pub(super) fn clusters(&self) -> u32 {
@@ -43,7 +44,14 @@ impl Live {
     pub(crate) fn sub(&self, id: u32, grains: u32) {
         // Saturating: entries that outlived a damaged cluster's table are forgotten one by one, later.
         let sub = |live: u32| Some(live.saturating_sub(grains));
-        let _ = self.grains[id as usize].fetch_update(Relaxed, Relaxed, sub);
+        if self.grains[id as usize].fetch_update(Relaxed, Relaxed, sub).is_ok_and(|live| live <= grains) {
+            self.emptied.store(true, Relaxed);
+        }
+    }
+
+    /// Whether nothing is live any more in one more cluster than when this was asked before.
+    pub(super) fn has_emptied(&self) -> bool {
+        self.emptied.load(Relaxed) && self.emptied.swap(false, Relaxed)
     }
 
     pub(crate) fn clear(&self, id: u32) {

@@ -4,6 +4,9 @@ use std::collections::BinaryHeap;
 
 use super::{ASIDE, Clusters, Space, State, Victim, live::Live, uses::Uses};
 
+/// One search finds one of so many clusters.
+const MANY: usize = 256;
+
 /// What is emptied next.
 pub(crate) struct Victims<'a>(&'a Space);
 
@@ -27,8 +30,8 @@ impl Victims<'_> {
                 let start = clusters.hand;
                 (start..count).chain(0..start).find(|id| old(&clusters, *id))
             }
-            Victim::Emptiest => clusters.emptiest(&self.0.live, self.0.live.least_gain()),
-            Victim::HalfEmpty => clusters.emptiest(&self.0.live, self.0.live.room / 2),
+            Victim::Emptiest => clusters.next_emptiest(&self.0.live, self.0.live.least_gain()),
+            Victim::HalfEmpty => clusters.next_emptiest(&self.0.live, self.0.live.room / 2),
             Victim::LeastRecent => clusters.least_recent(&self.0.live, &self.0.uses),
             Victim::Aged(second) => {
                 let start = clusters.hand;
@@ -40,11 +43,18 @@ impl Victims<'_> {
         Some(found)
     }
 
-    /// The clusters that are victims next, oldest first, if nothing changes; so many at the most.
-    pub(crate) fn next(&self, most: usize) -> Vec<u32> {
-        let clusters = self.0.clusters.lock();
+    /// The clusters that are victims next by this rule, if nothing changes; so many at the most.
+    pub(crate) fn next(&self, which: Victim, most: usize) -> Vec<u32> {
+        let mut clusters = self.0.clusters.lock();
         let (start, count) = (clusters.hand, self.0.count());
-        (start..count).chain(0..start).filter(|id| clusters.is_old(&self.0.live, *id)).take(most).collect()
+        if which == Victim::Emptiest && clusters.emptiest.is_empty() {
+            clusters.find_emptiest(&self.0.live, self.0.live.least_gain());
+        }
+        let is_old = |id: &u32| clusters.is_old(&self.0.live, *id);
+        match which {
+            Victim::Emptiest => clusters.emptiest.iter().rev().copied().filter(is_old).take(most).collect(),
+            _ => (start..count).chain(0..start).filter(is_old).take(most).collect(),
+        }
     }
 
     /// A victim could not be emptied: it is as it was, and others come before it.
@@ -84,12 +94,31 @@ impl Clusters {
     }
 
     /// The one with the least in it, if emptying it gains so many bytes.
-    fn emptiest(&self, live: &Live, gain: u64) -> Option<u32> {
-        let emptiest = (0..self.count()).filter(|id| self.is_old(live, *id)).min_by_key(|id| live.bytes(*id));
-        emptiest.filter(|id| live.bytes(*id) + gain <= live.room)
+    fn next_emptiest(&mut self, live: &Live, gain: u64) -> Option<u32> {
+        if live.has_emptied() {
+            self.emptiest.clear();
+        }
+        let fits = |id: u32| live.bytes(id) + gain <= live.room;
+        let next = |clusters: &mut Self| {
+            while let Some(id) = clusters.emptiest.pop() {
+                if clusters.is_old(live, id) && fits(id) {
+                    return Some(id);
+                }
+            }
+            None
+        };
+        next(self).or_else(|| {
+            self.find_emptiest(live, gain);
+            next(self)
+        })
     }
 
-    /// Looks for many at a time: a search goes over all clusters.
+    fn find_emptiest(&mut self, live: &Live, gain: u64) {
+        let is_good = |clusters: &Self, id| clusters.is_old(live, id) && live.bytes(id) + gain <= live.room;
+        self.emptiest = self.least(is_good, |_, id| live.bytes(id));
+    }
+
+    /// The one that was not used for longest.
     fn least_recent(&mut self, live: &Live, uses: &Uses) -> Option<u32> {
         let next = |clusters: &mut Self| {
             while let Some((number, id)) = clusters.idle.pop() {
@@ -100,18 +129,28 @@ impl Clusters {
             None
         };
         next(self).or_else(|| {
-            let (count, most) = (self.count(), (self.count() as usize / 256).clamp(4, 4096));
-            // The largest of the smallest is on top. Of those never used since the opening, the hand's go first.
-            let mut smallest = BinaryHeap::with_capacity(most + 1);
-            let behind_hand = |id: u32| (id + count - self.hand) % count;
-            for id in (0..count).filter(|id| self.is_old(live, *id)) {
-                smallest.push((uses.last(id), behind_hand(id), id));
-                if smallest.len() > most {
-                    smallest.pop();
-                }
-            }
-            self.idle = smallest.into_sorted_vec().into_iter().rev().map(|(number, _, id)| (number, id)).collect();
+            // Of those never used since the opening, the hand's go first.
+            let behind_hand = |clusters: &Self, id: u32| (id + clusters.count() - clusters.hand) % clusters.count();
+            let least = self.least(
+                |clusters, id| clusters.is_old(live, id),
+                |clusters, id| (uses.last(id), behind_hand(clusters, id)),
+            );
+            self.idle = least.into_iter().map(|id| (uses.last(id), id)).collect();
             next(self)
         })
+    }
+
+    /// The clusters with the least of something, the least one last. Many at a time: a search goes over all clusters.
+    fn least<T: Ord>(&self, is_good: impl Fn(&Self, u32) -> bool, of: impl Fn(&Self, u32) -> T) -> Vec<u32> {
+        let most = (self.states.len() / MANY).clamp(4, 4096);
+        // The largest of the smallest is on top.
+        let mut smallest = BinaryHeap::with_capacity(most + 1);
+        for id in (0..self.count()).filter(|id| is_good(self, *id)) {
+            smallest.push((of(self, id), id));
+            if smallest.len() > most {
+                smallest.pop();
+            }
+        }
+        smallest.into_sorted_vec().into_iter().rev().map(|(_, id)| id).collect()
     }
 }
