@@ -276,6 +276,7 @@ fn an_address_in_use_is_named() {
     assert_eq!(done.status.code(), Some(1));
     let text = String::from_utf8(done.stderr).unwrap();
     assert!(text.contains(&format!("cannot listen on {}", first.listen)), "{text}");
+    assert!(text.contains("stop the program that has it, or listen on another port"), "{text}");
     signal(&first.child, "INT");
     assert_eq!(first.child.wait().unwrap().code(), Some(0));
 }

@@ -7,7 +7,7 @@ use std::{io, net::SocketAddr, time::Duration};
 #[non_exhaustive]
 pub enum StartError {
     /// An address cannot be listened on.
-    #[error("cannot listen on {0}: {1}")]
+    #[error("cannot listen on {0}: {1}{help}", help = mend(.1))]
     Listen(SocketAddr, io::Error),
     /// The store does not open.
     #[error("{0}")]
@@ -24,6 +24,16 @@ pub enum StartError {
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
+}
+
+/// What would help where an address cannot be listened on.
+fn mend(why: &io::Error) -> &'static str {
+    match why.kind() {
+        io::ErrorKind::AddrInUse => "; stop the program that has it, or listen on another port",
+        io::ErrorKind::AddrNotAvailable => "; listen on an address that this machine has, or on 0.0.0.0 for all",
+        io::ErrorKind::PermissionDenied => "; listen on a port from 1024 on, or give the program CAP_NET_BIND_SERVICE",
+        _ => "",
+    }
 }
 
 /// How far it is to stop: listening first, so that no client whose idle connection closes gets another one.

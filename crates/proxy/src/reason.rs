@@ -138,6 +138,8 @@ reasons! {
         AmbiguousLength => "ambiguous-length",
         /// The head is not HTTP/1.
         Malformed => "malformed",
+        /// HTTP/2 without TLS.
+        PlainHttp2 => "plain-http2",
         /// More fields than a head may have, or longer ones.
         HeadTooLarge => "head-too-large",
         /// A transfer coding other than `chunked`.

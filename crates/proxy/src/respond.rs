@@ -243,7 +243,14 @@ pub(crate) fn denied(why: Denied) -> Answer {
         Denied::SelfDestination => (StatusCode::FORBIDDEN, "the destination is this proxy"),
         Denied::LocalDestination => (StatusCode::FORBIDDEN, "the destination is the proxy's own machine or link"),
         Denied::Loop => (StatusCode::LOOP_DETECTED, "the request came through this proxy before"),
-        Denied::NoOrigin => (StatusCode::MISDIRECTED_REQUEST, "no origin is configured for this host"),
+        Denied::NoOrigin => (
+            StatusCode::MISDIRECTED_REQUEST,
+            "no origin is configured for this host; the operator can name it in origin.host, with its port if that is not \
+             80",
+        ),
+        Denied::PlainHttp2 => {
+            (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "HTTP/2 is spoken on tls.listen alone; here it is HTTP/1.1")
+        }
         Denied::Method => (
             StatusCode::METHOD_NOT_ALLOWED,
             "TRACE is not served, and PURGE is for the admin listener and for purge.clients",

@@ -49,6 +49,9 @@ impl<'b> Plain<'_, 'b> {
     }
 }
 
+/// With what a client begins that knows beforehand that HTTP/2 is spoken (RFC 9113 3.4).
+const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n";
+
 /// What a request says of what it wants, beside its URL; each field in one line.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Wishes<'a> {
@@ -69,6 +72,7 @@ pub(crate) fn judge<'h, 'b>(bytes: &'b [u8], fields: &'h mut [MaybeUninit<Header
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
             return Judged::Refused(Denied::HeadTooLarge);
         }
+        Err(_) if bytes.starts_with(HTTP2) => return Judged::Refused(Denied::PlainHttp2),
         Err(_) => return Judged::Refused(Denied::Malformed),
     };
     let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version) else {

@@ -44,6 +44,9 @@ fn hosts_have_their_origins() {
     let mut stranger = proxy.client();
     stranger.stream.write_all(b"GET / HTTP/1.1\r\nHost: three.example\r\n\r\n").unwrap();
     refused(&stranger.read("GET").unwrap(), 421, "no-origin");
+    let mut untold = proxy.client();
+    untold.stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+    refused(&untold.read("GET").unwrap(), 505, "plain-http2");
 }
 
 #[test]
