@@ -207,6 +207,10 @@ impl Reclaimer {
         let began = self.parts.shared.clock.now_nanos();
         let (victim, survivors) = loop {
             let Some(victim) = self.next_victim(which) else { return Ok(Reclaimed::Nothing) };
+            // There every entry is accounted for.
+            if eviction.keeps_all() && self.parts.space.live.grains(victim) == 0 {
+                break (victim, 0);
+            }
             let read = ahead.take(victim);
             let emptied = self.empty(victim, eviction, matches!(which, Victim::Aged(_)), read).inspect_err(|_| {
                 self.parts.space.set(victim, State::Sealed);
@@ -251,10 +255,6 @@ impl Reclaimer {
     /// Moves or evicts what is live in the victim, all of it if that is too old.
     fn empty(&self, victim: u32, eviction: Eviction, aged: bool, read: Option<Contents>) -> Result<Emptied> {
         let keeps_all = eviction.keeps_all();
-        // There every entry is accounted for.
-        if keeps_all && self.parts.space.live.grains(victim) == 0 {
-            return Ok(Emptied::Moved(0));
-        }
         if let Some(_no_leases) = self.parts.shared.leases.none()
             && let Some(listed) = self.parts.residents.listed_in(victim)
         {

@@ -43,7 +43,8 @@ impl Victims<'_> {
         Some(found)
     }
 
-    /// The clusters that are victims next by this rule, if nothing changes; so many at the most.
+    /// The clusters that are victims next by this rule, if nothing changes; so many at the most. Of the emptiest, those
+    /// in which there is anything.
     pub(crate) fn next(&self, which: Victim, most: usize) -> Vec<u32> {
         let mut clusters = self.0.clusters.lock();
         let (start, count) = (clusters.hand, self.0.count());
@@ -52,7 +53,10 @@ impl Victims<'_> {
         }
         let is_old = |id: &u32| clusters.is_old(&self.0.live, *id);
         match which {
-            Victim::Emptiest => clusters.emptiest.iter().rev().copied().filter(is_old).take(most).collect(),
+            Victim::Emptiest => {
+                let is_any = |id: &u32| is_old(id) && self.0.live.grains(*id) > 0;
+                clusters.emptiest.iter().rev().copied().filter(is_any).take(most).collect()
+            }
             _ => (start..count).chain(0..start).filter(is_old).take(most).collect(),
         }
     }
