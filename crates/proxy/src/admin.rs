@@ -7,6 +7,7 @@
 //! | `GET /metrics` | Prometheus text |
 //! | `GET /stats`, `GET /map` | JSON; how full the store's clusters are |
 //! | `GET /explain?url=http://…` | JSON: what is stored of a URL, whether it is served, which purge took it |
+//! | `GET /objects`, or with `?host=…` | a JSON object a line: each response that is stored, all or of a host |
 //! | `GET /dashboard` | a page for people, which says nothing itself: it asks for the token, and then for these two |
 //! | `POST /purge?url=http://…` | takes the URL and all its variants out of the store, durably |
 //! | `PURGE http://…` | the same, or what has the tags that `Surrogate-Key` and `Cache-Tag` of the request name |
@@ -30,15 +31,17 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use percent_encoding::percent_decode_str;
 use picaflor::{ClusterMap, Error, Store};
 use serde_json::json;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::{
     config::{AdminConfig, LowOrigin},
     explain,
     lifecycle::{StartError, Stop},
     metrics::{self, Total},
+    objects,
     proxy::Proxy,
     purge::{
         asked::{Asked, BadAsked},
@@ -133,8 +136,11 @@ async fn tidy(proxy: Arc<Proxy>) {
 
 type Reply = Response<Text>;
 
-/// A body in one piece.
-pub(crate) struct Text(Option<Bytes>);
+/// A body in one piece, or in pieces that come later.
+pub(crate) enum Text {
+    Whole(Option<Bytes>),
+    Pieces(mpsc::Receiver<Bytes>),
+}
 
 impl http_body::Body for Text {
     type Data = Bytes;
@@ -142,22 +148,29 @@ impl http_body::Body for Text {
 
     fn poll_frame(
         mut self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
+        context: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
-        std::task::Poll::Ready(self.0.take().map(|bytes| Ok(http_body::Frame::data(bytes))))
+        let piece = match &mut *self {
+            Self::Whole(whole) => std::task::Poll::Ready(whole.take()),
+            Self::Pieces(pieces) => pieces.poll_recv(context),
+        };
+        piece.map(|piece| piece.map(|bytes| Ok(http_body::Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.is_none()
+        matches!(self, Self::Whole(None))
     }
 
     fn size_hint(&self) -> http_body::SizeHint {
-        http_body::SizeHint::with_exact(self.0.as_ref().map_or(0, |bytes| bytes.len() as u64))
+        match self {
+            Self::Whole(whole) => http_body::SizeHint::with_exact(whole.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Self::Pieces(_) => http_body::SizeHint::default(),
+        }
     }
 }
 
 fn reply(status: StatusCode, kind: &'static str, text: String) -> Reply {
-    let mut reply = Response::new(Text(Some(Bytes::from(text))));
+    let mut reply = Response::new(Text::Whole(Some(Bytes::from(text))));
     *reply.status_mut() = status;
     reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     reply.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -213,6 +226,7 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
         }
         ("GET", "/map") => reply(StatusCode::OK, "application/json", format!("{}\n", map(&proxy.store))),
         ("GET", "/explain") => explained(proxy, uri.query().unwrap_or_default()).await,
+        ("GET", "/objects") => objects(proxy, uri.query().unwrap_or_default()),
         ("POST", "/reload") => match proxy.reload() {
             Ok(taken) => reply(StatusCode::OK, "application/json", format!("{}\n", json!({"reloaded": taken}))),
             Err(e) => {
@@ -224,7 +238,7 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
             purge(proxy, Asked::client(&wanted(&request), request.headers())).await
         }
         ("POST" | "PURGE", "/purge") => purge(proxy, Asked::query(uri.query().unwrap_or_default())).await,
-        (_, path @ ("/metrics" | "/stats" | "/map" | "/explain" | "/purge" | "/health" | "/reload")) => {
+        (_, path @ ("/metrics" | "/stats" | "/map" | "/explain" | "/objects" | "/purge" | "/health" | "/reload")) => {
             let allowed = match path {
                 "/purge" => "POST, PURGE",
                 "/reload" => "POST",
@@ -237,9 +251,23 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
         }
         _ => plain(
             StatusCode::NOT_FOUND,
-            "here are /dashboard, /explain, /health, /map, /metrics, /purge, /reload and /stats",
+            "here are /dashboard, /explain, /health, /map, /metrics, /objects, /purge, /reload and /stats",
         ),
     }
+}
+
+/// All that is stored, or what is of a host.
+fn objects(proxy: &Arc<Proxy>, query: &str) -> Reply {
+    let host = match query.split_once('=') {
+        None if query.is_empty() => None,
+        Some(("host", host)) => Some(percent_decode_str(host).collect::<Vec<u8>>().to_ascii_lowercase()),
+        _ => return plain(StatusCode::BAD_REQUEST, "say /objects, or /objects?host=HOST"),
+    };
+    let (to, pieces) = mpsc::channel(4);
+    tokio::spawn(objects::list(proxy.clone(), host, to));
+    let mut reply = reply(StatusCode::OK, "application/x-ndjson", String::new());
+    *reply.body_mut() = Text::Pieces(pieces);
+    reply
 }
 
 /// What is known of a URL, which is given as that of a purge is.

@@ -186,6 +186,17 @@ pub(crate) fn url_of(key: &[u8]) -> &[u8] {
     key.split(|byte| *byte == b'\n').next().unwrap_or(key)
 }
 
+/// Whether it is the key of a slice.
+pub(crate) fn is_slice(key: &[u8]) -> bool {
+    key.get(url_of(key).len()..).is_some_and(|end| end.contains(&b'.'))
+}
+
+/// The host in the key of a URL.
+pub(crate) fn host_of(key: &[u8]) -> &[u8] {
+    let rest = memchr::memmem::find(key, b"://").map_or(key, |at| &key[at + 3..]);
+    rest.split(|byte| matches!(byte, b'/' | b'?' | b'\n')).next().unwrap_or(rest)
+}
+
 /// Placement: objects of one server are laid together.
 pub(crate) fn server(host: &[u8]) -> u32 {
     (xxh3_64(host) as u32).max(1)

@@ -60,6 +60,7 @@ mod lookup;
 mod metrics;
 mod mirrors;
 mod multiplexed;
+mod objects;
 mod origin;
 mod origin_tls;
 mod pace;

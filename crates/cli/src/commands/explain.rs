@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     Failure, Format,
-    server::{Server, Token, number},
+    server::{Server, Token, number, word},
 };
 use crate::{human, key, output::Output};
 
@@ -45,7 +45,7 @@ impl Explain {
             return Err(Failure::Usage(format!("{}: it is not a URL like http://host/path", key::harmless(&self.url))));
         }
         let server = Server::new(&self.admin, &self.token)?;
-        let known = server.ask(&format!("/explain?url={}", encoded(&self.url)))?;
+        let known = server.ask(&format!("/explain?url={}", super::encoded(&self.url)))?;
         let mut out = Output::new();
         match self.format {
             Format::Json => out.json(&known)?,
@@ -55,21 +55,8 @@ impl Explain {
     }
 }
 
-/// Percent-encoded but for what means nothing in a query.
-fn encoded(url: &str) -> String {
-    let byte = |byte: u8| match byte {
-        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    url.bytes().map(byte).collect()
-}
-
 fn list<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
     value.get(name).and_then(Value::as_array).into_iter().flatten()
-}
-
-fn word(value: &Value, name: &str) -> String {
-    value.get(name).and_then(Value::as_str).map(key::harmless).unwrap_or_default().to_string()
 }
 
 fn text(known: &Value) -> String {

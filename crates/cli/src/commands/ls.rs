@@ -1,12 +1,17 @@
-//! `picaflor ls STORE...`: the keys, read from the device from end to end, as they lie there.
+//! `picaflor ls STORE...`: the keys, read from the device from end to end, as they lie there; or, of a running server,
+//! the responses that it has.
 
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf};
 
 use bytes::Bytes;
 use clap::Args;
 use serde::Serialize;
+use serde_json::Value;
 
-use super::{Failure, Format};
+use super::{
+    Failure, Format,
+    server::{self, Server, Token, number, word},
+};
 use crate::{
     human, key,
     open::{self, Memory},
@@ -22,6 +27,9 @@ Examples:
       picaflor ls --prefix http://example.com/ picaflor.store
       picaflor ls --format json picaflor.store | jq -s 'sort_by(-.size)[:10]'
 
+  What a running server has, of which types and until when:
+      picaflor ls --long http://127.0.0.1:3129
+
   Remove what belongs to a host, whatever is in its keys:
       picaflor ls -0 -p http://old.example/ picaflor.store | picaflor rm picaflor.store --stdin -0
 
@@ -29,7 +37,10 @@ Keys are shown escaped, one a line: \\\\, \\n, \\r, \\t and \\xNN stand for byte
 with --escaped. With -0 they are printed as they are, each followed by a zero byte.
 
 --long prints size, expiry (UTC), group (0 is none) and key. JSON has one object a line: key, size, metadata_size, \
-group, expires (UTC or null), generation, and, if the key is not UTF-8, escaped.";
+group, expires (UTC or null), generation, and, if the key is not UTF-8, escaped.
+
+Of a server, --long prints size, status, state (fresh, stale, purged), until when it is fresh (UTC), type and URL; JSON \
+has these, host, tags and when it came. What is purged and not yet swept away is shown with --all.";
 
 /// Lists the keys of a store
 ///
@@ -38,7 +49,8 @@ group, expires (UTC or null), generation, and, if the key is not UTF-8, escaped.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES, after_help = "`picaflor ls --help` has examples.")]
 pub(crate) struct Ls {
-    /// The store: a file or raw block device, all the devices of one store, or the socket of `picaflor share`
+    /// The store: a file or raw block device, all the devices of one store, the socket of `picaflor share`, or the
+    /// address of a running server's admin listener, http://IP:PORT
     #[arg(required = true)]
     store: Vec<PathBuf>,
     /// Size, expiry, group and key
@@ -59,6 +71,8 @@ pub(crate) struct Ls {
     /// Also what is past its expiry
     #[arg(short, long)]
     all: bool,
+    #[command(flatten)]
+    token: Token,
     #[command(flatten)]
     memory: Memory,
 }
@@ -101,6 +115,11 @@ impl From<picaflor_shared::Entry> for Item {
 
 impl Ls {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        if let [one] = &self.store[..]
+            && let Some(server) = server::named(one, &self.token)?
+        {
+            return self.served(&server);
+        }
         if let Some(client) = open::shared(&self.store)? {
             let entries = client.keys()?.map(|entry| entry.map(Item::from).map_err(Failure::from));
             return self.list(entries);
@@ -123,6 +142,50 @@ impl Ls {
                 "{places} places of the store could not be read, and what lies there is not listed; `picaflor check` \
                  says more"
             ))),
+        }
+    }
+
+    /// What a running server has.
+    fn served(&self, server: &Server) -> Result<(), Failure> {
+        let prefix = self.prefix.as_deref().map(OsStrExt::as_bytes).unwrap_or_default();
+        let (mut out, mut left, mut unreadable) = (Output::new(), self.limit.unwrap_or(usize::MAX), None);
+        server.lines("/objects", |line| {
+            if let Some(places) = line.get("unreadable").and_then(Value::as_u64) {
+                unreadable = Some(places);
+                return Ok(());
+            }
+            let is_wanted =
+                line.get("key").and_then(Value::as_str).is_some_and(|key| key.as_bytes().starts_with(prefix))
+                    && (self.all || word(&line, "state") != "purged");
+            if !is_wanted || left == 0 {
+                return Ok(());
+            }
+            left -= 1;
+            self.print_served(&line, &mut out)
+        })?;
+        out.flush()?;
+        match unreadable {
+            Some(0) => Ok(()),
+            Some(places) => Err(Failure::Failed(format!("{places} places could not be read, and are not listed"))),
+            None => Err(Failure::Failed("the server broke off; what was listed is not all".into())),
+        }
+    }
+
+    fn print_served(&self, line: &Value, out: &mut Output) -> Result<(), Failure> {
+        let key = word(line, "key");
+        match self.format {
+            Format::Json => out.json(line),
+            Format::Text if self.null => {
+                out.bytes(key.as_bytes())?;
+                out.bytes(b"\0")
+            }
+            Format::Text if self.long => {
+                let size = human::size(number(line, "/bytes"));
+                let (status, until) = (number(line, "/status"), human::time(number(line, "/fresh_until")));
+                let (state, kind) = (word(line, "state"), word(line, "type"));
+                out.line(format!("{size:>10}  {status:>3}  {state:<8}  {until:<20}  {kind:<24}  {key}"))
+            }
+            Format::Text => out.line(key),
         }
     }
 

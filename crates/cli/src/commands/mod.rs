@@ -3,6 +3,7 @@
 pub(crate) mod check;
 pub(crate) mod check_config;
 pub(crate) mod completions;
+pub(crate) mod du;
 pub(crate) mod explain;
 pub(crate) mod get;
 pub(crate) mod lab;
@@ -48,6 +49,15 @@ fn act_once<T>(work: &Mutex<Option<(impl FnOnce() -> T, tokio::sync::oneshot::Se
         // Who waits no longer ends the process.
         let _ = done.send(act());
     }
+}
+
+/// Percent-encoded but for what means nothing in a query.
+fn encoded(url: &str) -> String {
+    let byte = |byte: u8| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    url.bytes().map(byte).collect()
 }
 
 /// How a command prints what it found.

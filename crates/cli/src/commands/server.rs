@@ -1,16 +1,21 @@
 //! A running server, asked through its admin listener.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Args;
 use http_body_util::{BodyExt, Empty, Limited};
-use hyper::{Request, Uri, header};
+use hyper::{Request, Response, Uri, body::Incoming, header};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use super::Failure;
+use crate::key;
 
+const IS_IT: &str = "is this the address of the admin listener?";
 /// Longest that a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Most bytes of an answer that we take.
@@ -67,20 +72,53 @@ impl Server {
     pub(super) fn ask(&self, path: &str) -> Result<Value, Failure> {
         let fail = |why: String| Failure::Failed(format!("asking {}: {why}", self.admin));
         let asked = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, self.fetch(path)).await });
-        let is_it = "is this the address of the admin listener?";
         match asked {
             Err(_) => Err(fail(format!("no answer for {} s", PATIENCE.as_secs()))),
             Ok(Err(why)) => Err(fail(why)),
             Ok(Ok((200, body))) => {
-                serde_json::from_slice(&body).map_err(|e| fail(format!("the answer is not JSON ({e}); {is_it}")))
+                serde_json::from_slice(&body).map_err(|e| fail(format!("the answer is not JSON ({e}); {IS_IT}")))
             }
             Ok(Ok((401, _))) => Err(fail(format!("it refused the token {}", self.token_is))),
-            Ok(Ok((status, _))) => Err(fail(format!("status {status}; {is_it}"))),
+            Ok(Ok((status, _))) => Err(fail(format!("status {status}; {IS_IT}"))),
         }
+    }
+
+    /// Each line of JSON at this path, as it comes.
+    pub(super) fn lines(&self, path: &str, mut each: impl FnMut(Value) -> Result<(), Failure>) -> Result<(), Failure> {
+        let fail = |why: String| Failure::Failed(format!("asking {}: {why}", self.admin));
+        self.runtime.block_on(async {
+            let answer = self.answer(path).await.map_err(fail)?;
+            match answer.status().as_u16() {
+                200 => {}
+                401 => return Err(fail(format!("it refused the token {}", self.token_is))),
+                404 => return Err(fail("it does not list what it has; is it of an earlier version?".into())),
+                status => return Err(fail(format!("status {status}; {IS_IT}"))),
+            }
+            let (mut body, mut line) = (answer.into_body(), Vec::new());
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|e| fail(format!("{e}; what was listed is not all")))?;
+                for part in frame.into_data().unwrap_or_default().split_inclusive(|byte| *byte == b'\n') {
+                    line.extend_from_slice(part);
+                    if part.ends_with(b"\n") {
+                        let value = serde_json::from_slice(&line);
+                        each(value.map_err(|e| fail(format!("a line is not JSON ({e}); {IS_IT}")))?)?;
+                        line.clear();
+                    }
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Status and body.
     async fn fetch(&self, path: &str) -> Result<(u16, Vec<u8>), String> {
+        let answer = self.answer(path).await?;
+        let status = answer.status().as_u16();
+        let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await.map_err(|e| e.to_string())?;
+        Ok((status, body.to_bytes().to_vec()))
+    }
+
+    async fn answer(&self, path: &str) -> Result<Response<Incoming>, String> {
         let stream = tokio::net::TcpStream::connect(&self.address)
             .await
             .map_err(|e| format!("{e}; is `picaflor serve` running, and is this its admin address?"))?;
@@ -93,11 +131,20 @@ impl Server {
             .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
             .body(Empty::<bytes::Bytes>::new())
             .map_err(|e| e.to_string())?;
-        let answer = sender.send_request(request).await.map_err(text)?;
-        let status = answer.status().as_u16();
-        let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await.map_err(|e| e.to_string())?;
-        Ok((status, body.to_bytes().to_vec()))
+        sender.send_request(request).await.map_err(text)
     }
+}
+
+/// The server of an argument that may name one instead of a store.
+pub(super) fn named(argument: &Path, token: &Token) -> Result<Option<Server>, Failure> {
+    let text = argument.to_str().filter(|text| text.starts_with("http://"));
+    let admin = text.map(|text| text.parse::<Uri>().map_err(|e| Failure::Usage(format!("{text}: {e}"))));
+    admin.transpose()?.map(|admin| Server::new(&admin, token)).transpose()
+}
+
+/// The text at a place of an answer, made harmless; empty if there is none.
+pub(super) fn word(value: &Value, name: &str) -> String {
+    value.get(name).and_then(Value::as_str).map(key::harmless).unwrap_or_default().to_string()
 }
 
 /// The number at a place of an answer, 0 if there is none.

@@ -5,6 +5,7 @@ mod damaged;
 mod durable;
 mod failing;
 mod kit;
+mod listed;
 mod memory;
 mod slices;
 mod tls;

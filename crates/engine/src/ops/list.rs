@@ -27,6 +27,9 @@ pub struct Entry {
     pub expires: u64,
     /// The version.
     pub generation: u64,
+    /// The metadata, where they were asked for ([`Store::keys_with_metadata`]); else empty.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub metadata: Bytes,
 }
 
 #[cfg(feature = "serde")]
@@ -34,10 +37,14 @@ fn as_text<S: serde::Serializer>(key: &Bytes, to: S) -> Result<S::Ok, S::Error> 
     to.serialize_str(&String::from_utf8_lossy(key))
 }
 
+/// What a frame is told as.
+type Tell = fn(&Header, &[u8]) -> Option<Entry>;
+
 /// The keys of a store; see [`Store::keys`].
 pub struct Keys {
     store: Store,
     pass: Pass<Entry>,
+    tell: Tell,
     ready: vec::IntoIter<Entry>,
     /// Where the layout keeps its own index.
     listing: Option<Box<dyn Listing>>,
@@ -49,9 +56,21 @@ impl Store {
     /// that is there from this call on until the end of the listing is listed: once, or twice if it was moved to make
     /// room for others meanwhile. Reads the device from end to end.
     pub fn keys(&self) -> Keys {
+        self.list(entry)
+    }
+
+    /// As [`Store::keys`], with the metadata of each.
+    pub fn keys_with_metadata(&self) -> Keys {
+        self.list(|header, frame| {
+            let metadata = Bytes::copy_from_slice(frame.get(header.meta_start()..header.body_start())?);
+            Some(Entry { metadata, ..entry(header, frame)? })
+        })
+    }
+
+    fn list(&self, tell: Tell) -> Keys {
         let listing = self.layout().map(|layout| Arc::clone(layout).list());
-        let pass = Pass::new(self.clone(), entry);
-        Keys { store: self.clone(), pass, ready: Vec::new().into_iter(), listing, unreadable: 0 }
+        let (pass, ready) = (Pass::new(self.clone(), tell), Vec::new().into_iter());
+        Keys { store: self.clone(), pass, tell, ready, listing, unreadable: 0 }
     }
 }
 
@@ -69,8 +88,8 @@ impl Keys {
             return Some(entry);
         }
         let store = self.store.clone();
-        let pass = Pass::ended(store.clone(), entry);
-        let ended = Self { store: store.clone(), pass, ready: Vec::new().into_iter(), listing: None, unreadable: 0 };
+        let (pass, ready) = (Pass::ended(store.clone(), self.tell), Vec::new().into_iter());
+        let ended = Self { store: store.clone(), pass, tell: self.tell, ready, listing: None, unreadable: 0 };
         store.lend(self, ended, Self::next).await
     }
 
@@ -97,7 +116,7 @@ impl Iterator for Keys {
             let found = if let Some(listing) = &mut self.listing {
                 let found = listing.next()?;
                 self.unreadable += u64::from(found.is_err());
-                found.iter().filter_map(|(header, frame)| entry(header, frame)).collect()
+                found.iter().filter_map(|(header, frame)| (self.tell)(header, frame)).collect()
             } else {
                 self.pass.next_place()?
             };
@@ -119,5 +138,6 @@ fn entry(header: &Header, frame: &[u8]) -> Option<Entry> {
         group: header.group,
         expires: header.expires,
         generation: header.generation,
+        metadata: Bytes::new(),
     })
 }
