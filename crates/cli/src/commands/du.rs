@@ -65,8 +65,7 @@ impl By {
             Self::Group => vec![number(line, "/group").to_string()],
             Self::Tag => {
                 let tags = line.get("tags").and_then(Value::as_array).into_iter().flatten();
-                let mut names: Vec<_> =
-                    tags.filter_map(Value::as_str).map(crate::key::harmless).map(Into::into).collect();
+                let mut names: Vec<_> = tags.filter_map(Value::as_str).map(crate::key::harmless).collect();
                 if names.is_empty() {
                     names.push(String::new());
                 }
