@@ -61,16 +61,11 @@ async fn response(proxy: &Proxy, url_key: &[u8], key: &[u8], (object, from_devic
     let (mut policy, tags) = (hit.head.policy, Head::tags(hit.newer.as_ref().unwrap_or(&hit.object).metadata()));
     let tags: Vec<u64> = tags.collect();
     let purge = proxy.purges.taker(url_key, hit.head.seq, &tags);
-    let now = unix_millis();
     let state = match &purge {
         Some(purge) if !purge.soft => "purged",
         _ => {
             purge.iter().for_each(|purge| policy.end(purge.at));
-            match policy.fresh_until() {
-                0 => "to be confirmed each time",
-                until if until > now => "fresh",
-                _ => "stale",
-            }
+            policy.state(unix_millis())
         }
     };
     let kind = hit.fields().get(header::CONTENT_TYPE).map(|kind| String::from_utf8_lossy(kind.as_bytes()).into_owned());

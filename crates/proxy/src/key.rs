@@ -193,7 +193,7 @@ pub(crate) fn is_slice(key: &[u8]) -> bool {
 
 /// The host in the key of a URL.
 pub(crate) fn host_of(key: &[u8]) -> &[u8] {
-    let rest = memchr::memmem::find(key, b"://").map_or(key, |at| &key[at + 3..]);
+    let rest = without_scheme(key).unwrap_or(key);
     rest.split(|byte| matches!(byte, b'/' | b'?' | b'\n')).next().unwrap_or(rest)
 }
 

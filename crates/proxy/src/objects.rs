@@ -39,47 +39,39 @@ pub(crate) async fn list(proxy: Arc<Proxy>, host: Option<Vec<u8>>, to: Sender<By
 
 /// A response or a slice of one. Not an index of variants, nor fields that a later answer brought.
 fn line(proxy: &Proxy, entry: &Entry) -> Option<Value> {
-    let url_key = key::url_of(&entry.key);
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let common = json!({
-        "key": text(url_key), "host": text(key::host_of(url_key)), "bytes": entry.len, "group": entry.group,
-    });
-    let with = |more: Value| {
-        let (Value::Object(mut line), Value::Object(more)) = (common, more) else { return None };
-        line.extend(more);
-        Some(Value::Object(line))
-    };
     if entry.key.ends_with(key::NEWER) {
         return None;
     }
+    let url_key = key::url_of(&entry.key);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut line = json!({
+        "key": text(url_key), "host": text(key::host_of(url_key)), "bytes": entry.len, "group": entry.group,
+    });
     if key::is_slice(&entry.key) {
-        return with(json!({"part": "slice"}));
+        line["part"] = json!("slice");
+        return Some(line);
     }
-    let Stored::Response(head) = decode(&entry.metadata) else { return None };
-    let mut policy = head.policy;
-    let is_purged = match proxy.purges.check(url_key, head.seq, Head::tags(&entry.metadata)) {
-        Validity::Valid => false,
+    let Stored::Response(Head { status, mut policy, received, seq, .. }) = decode(&entry.metadata) else { return None };
+    let state = match proxy.purges.check(url_key, seq, Head::tags(&entry.metadata)) {
+        Validity::Gone => "purged",
+        Validity::Valid => policy.state(unix_millis()),
         Validity::StaleSince(at) => {
             policy.end(at);
-            false
+            policy.state(unix_millis())
         }
-        Validity::Gone => true,
-    };
-    let state = match policy.fresh_until() {
-        _ if is_purged => "purged",
-        0 => "to be confirmed each time",
-        until if until > unix_millis() => "fresh",
-        _ => "stale",
     };
     let fields = Head::fields(&entry.metadata);
     let kind = fields.get(http::header::CONTENT_TYPE).map(|kind| text(kind.as_bytes()));
-    with(json!({
-        "variant": entry.key.len() > url_key.len(),
-        "status": head.status.as_u16(),
-        "type": kind,
-        "state": state,
-        "received": head.received,
-        "fresh_until": policy.birth.saturating_add(policy.lifetime),
-        "tags": tags::named(&fields).unwrap_or_default(),
-    }))
+    for (name, value) in [
+        ("variant", json!(entry.key.len() > url_key.len())),
+        ("status", json!(status.as_u16())),
+        ("type", json!(kind)),
+        ("state", json!(state)),
+        ("received", json!(received)),
+        ("fresh_until", json!(policy.birth.saturating_add(policy.lifetime))),
+        ("tags", json!(tags::named(&fields).unwrap_or_default())),
+    ] {
+        line[name] = value;
+    }
+    Some(line)
 }

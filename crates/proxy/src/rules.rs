@@ -132,6 +132,15 @@ impl Policy {
         if self.no_cache { 0 } else { self.birth.saturating_add(self.lifetime) }
     }
 
+    /// Which of its states it is in, for people.
+    pub(crate) fn state(&self, now: u64) -> &'static str {
+        match self.fresh_until() {
+            0 => "to be confirmed each time",
+            until if until > now => "fresh",
+            _ => "stale",
+        }
+    }
+
     /// Whether and how it may answer the request (4, 5.2.1).
     pub(crate) fn reuse(&self, asked: &Asked, now: u64) -> Reuse {
         let asked = &asked.directives;

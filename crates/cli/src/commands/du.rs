@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use clap::{Args, ValueEnum};
-use hyper::Uri;
 use serde_json::{Value, json};
 
 use super::{
     Failure, Format,
-    server::{Server, Token, number, word},
+    server::{Admin, encoded, number, word},
 };
 use crate::{human, output::Output};
 
@@ -34,11 +33,8 @@ pub(crate) struct Du {
     /// Only this host
     #[arg(long)]
     host: Option<String>,
-    /// The address of the server's admin listener
-    #[arg(long, value_name = "http://IP:PORT", default_value = "http://127.0.0.1:3129")]
-    admin: Uri,
     #[command(flatten)]
-    token: Token,
+    admin: Admin,
     /// How to print
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "text|json")]
     format: Format,
@@ -77,11 +73,9 @@ impl By {
 
 impl Du {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let server = Server::new(&self.admin, &self.token)?;
-        let path = self
-            .host
-            .as_ref()
-            .map_or_else(|| "/objects".into(), |host| format!("/objects?host={}", super::encoded(host)));
+        let server = self.admin.server()?;
+        let path =
+            self.host.as_ref().map_or_else(|| "/objects".into(), |host| format!("/objects?host={}", encoded(host)));
         let (mut sums, mut is_whole) = (BTreeMap::<String, (u64, u64)>::new(), false);
         server.lines(&path, |line| {
             is_whole |= line.get("unreadable").and_then(Value::as_u64) == Some(0);
@@ -93,7 +87,7 @@ impl Du {
                     *bytes += number(&line, "/bytes");
                 }
             }
-            Ok(())
+            Ok(true)
         })?;
         let mut sums: Vec<_> = sums.into_iter().collect();
         sums.sort_by_key(|(_, (_, bytes))| std::cmp::Reverse(*bytes));

@@ -1,12 +1,11 @@
 //! `picaflor explain`: what a running server knows of a URL.
 
 use clap::Args;
-use hyper::Uri;
 use serde_json::Value;
 
 use super::{
     Failure, Format,
-    server::{Server, Token, number, word},
+    server::{Admin, encoded, number, word},
 };
 use crate::{human, key, output::Output};
 
@@ -26,11 +25,8 @@ A URL is looked for as clients of an origin and as clients of a forward proxy ha
 pub(crate) struct Explain {
     /// The URL, as clients ask for it
     url: String,
-    /// The address of the server's admin listener
-    #[arg(long, value_name = "http://IP:PORT", default_value = "http://127.0.0.1:3129")]
-    admin: Uri,
     #[command(flatten)]
-    token: Token,
+    admin: Admin,
     /// How to print
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "text|json")]
     format: Format,
@@ -44,8 +40,8 @@ impl Explain {
         if !is_url {
             return Err(Failure::Usage(format!("{}: it is not a URL like http://host/path", key::harmless(&self.url))));
         }
-        let server = Server::new(&self.admin, &self.token)?;
-        let known = server.ask(&format!("/explain?url={}", super::encoded(&self.url)))?;
+        let server = self.admin.server()?;
+        let known = server.ask(&format!("/explain?url={}", encoded(&self.url)))?;
         let mut out = Output::new();
         match self.format {
             Format::Json => out.json(&known)?,

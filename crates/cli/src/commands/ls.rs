@@ -152,27 +152,26 @@ impl Ls {
         server.lines("/objects", |line| {
             if let Some(places) = line.get("unreadable").and_then(Value::as_u64) {
                 unreadable = Some(places);
-                return Ok(());
+                return Ok(true);
             }
-            let is_wanted =
-                line.get("key").and_then(Value::as_str).is_some_and(|key| key.as_bytes().starts_with(prefix))
-                    && (self.all || word(&line, "state") != "purged");
-            if !is_wanted || left == 0 {
-                return Ok(());
+            let key = line.get("key").and_then(Value::as_str).unwrap_or_default();
+            if left > 0 && key.as_bytes().starts_with(prefix) && (self.all || word(&line, "state") != "purged") {
+                left -= 1;
+                self.print_served(key, &line, &mut out)?;
             }
-            left -= 1;
-            self.print_served(&line, &mut out)
+            Ok(left > 0)
         })?;
         out.flush()?;
         match unreadable {
             Some(0) => Ok(()),
+            None if left == 0 => Ok(()),
             Some(places) => Err(Failure::Failed(format!("{places} places could not be read, and are not listed"))),
             None => Err(Failure::Failed("the server broke off; what was listed is not all".into())),
         }
     }
 
-    fn print_served(&self, line: &Value, out: &mut Output) -> Result<(), Failure> {
-        let key = word(line, "key");
+    fn print_served(&self, key: &str, line: &Value, out: &mut Output) -> Result<(), Failure> {
+        let shown = || key::shown(key.as_bytes());
         match self.format {
             Format::Json => out.json(line),
             Format::Text if self.null => {
@@ -183,9 +182,9 @@ impl Ls {
                 let size = human::size(number(line, "/bytes"));
                 let (status, until) = (number(line, "/status"), human::time(number(line, "/fresh_until")));
                 let (state, kind) = (word(line, "state"), word(line, "type"));
-                out.line(format!("{size:>10}  {status:>3}  {state:<8}  {until:<20}  {kind:<24}  {key}"))
+                out.line(format!("{size:>10}  {status:>3}  {state:<8}  {until:<20}  {kind:<24}  {}", shown()))
             }
-            Format::Text => out.line(key),
+            Format::Text => out.line(shown()),
         }
     }
 

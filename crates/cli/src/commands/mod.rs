@@ -51,15 +51,6 @@ fn act_once<T>(work: &Mutex<Option<(impl FnOnce() -> T, tokio::sync::oneshot::Se
     }
 }
 
-/// Percent-encoded but for what means nothing in a query.
-fn encoded(url: &str) -> String {
-    let byte = |byte: u8| match byte {
-        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    url.bytes().map(byte).collect()
-}
-
 /// How a command prints what it found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum Format {

@@ -32,6 +32,23 @@ pub(super) struct Token {
     token: Option<String>,
 }
 
+/// Which server is asked, and by what right.
+#[derive(Args)]
+pub(super) struct Admin {
+    /// The address of the server's admin listener
+    #[arg(long, value_name = "http://IP:PORT", default_value = "http://127.0.0.1:3129")]
+    pub(super) admin: Uri,
+    #[command(flatten)]
+    token: Token,
+}
+
+impl Admin {
+    /// As [`Server::new`].
+    pub(super) fn server(&self) -> Result<Server, Failure> {
+        Server::new(&self.admin, &self.token)
+    }
+}
+
 /// See the head of this file.
 pub(super) struct Server {
     admin: Uri,
@@ -70,7 +87,7 @@ impl Server {
 
     /// The JSON at this path.
     pub(super) fn ask(&self, path: &str) -> Result<Value, Failure> {
-        let fail = |why: String| Failure::Failed(format!("asking {}: {why}", self.admin));
+        let fail = |why| self.failed(why);
         let asked = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, self.fetch(path)).await });
         match asked {
             Err(_) => Err(fail(format!("no answer for {} s", PATIENCE.as_secs()))),
@@ -78,21 +95,35 @@ impl Server {
             Ok(Ok((200, body))) => {
                 serde_json::from_slice(&body).map_err(|e| fail(format!("the answer is not JSON ({e}); {IS_IT}")))
             }
-            Ok(Ok((401, _))) => Err(fail(format!("it refused the token {}", self.token_is))),
-            Ok(Ok((status, _))) => Err(fail(format!("status {status}; {IS_IT}"))),
+            Ok(Ok((status, _))) => Err(self.refused(status)),
         }
     }
 
-    /// Each line of JSON at this path, as it comes.
-    pub(super) fn lines(&self, path: &str, mut each: impl FnMut(Value) -> Result<(), Failure>) -> Result<(), Failure> {
-        let fail = |why: String| Failure::Failed(format!("asking {}: {why}", self.admin));
+    fn failed(&self, why: String) -> Failure {
+        Failure::Failed(format!("asking {}: {why}", self.admin))
+    }
+
+    /// By an answer of this status.
+    fn refused(&self, status: u16) -> Failure {
+        self.failed(match status {
+            401 => format!("it refused the token {}", self.token_is),
+            status => format!("status {status}; {IS_IT}"),
+        })
+    }
+
+    /// Each line of JSON at this path, as it comes, until one of them is enough: `each` says whether it goes on.
+    pub(super) fn lines(
+        &self,
+        path: &str,
+        mut each: impl FnMut(Value) -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        let fail = |why| self.failed(why);
         self.runtime.block_on(async {
             let answer = self.answer(path).await.map_err(fail)?;
             match answer.status().as_u16() {
                 200 => {}
-                401 => return Err(fail(format!("it refused the token {}", self.token_is))),
                 404 => return Err(fail("it does not list what it has; is it of an earlier version?".into())),
-                status => return Err(fail(format!("status {status}; {IS_IT}"))),
+                status => return Err(self.refused(status)),
             }
             let (mut body, mut line) = (answer.into_body(), Vec::new());
             while let Some(frame) = body.frame().await {
@@ -101,7 +132,9 @@ impl Server {
                     line.extend_from_slice(part);
                     if part.ends_with(b"\n") {
                         let value = serde_json::from_slice(&line);
-                        each(value.map_err(|e| fail(format!("a line is not JSON ({e}); {IS_IT}")))?)?;
+                        if !each(value.map_err(|e| fail(format!("a line is not JSON ({e}); {IS_IT}")))?)? {
+                            return Ok(());
+                        }
                         line.clear();
                     }
                 }
@@ -142,9 +175,18 @@ pub(super) fn named(argument: &Path, token: &Token) -> Result<Option<Server>, Fa
     admin.transpose()?.map(|admin| Server::new(&admin, token)).transpose()
 }
 
+/// Percent-encoded but for what means nothing in a query.
+pub(super) fn encoded(url: &str) -> String {
+    let byte = |byte: u8| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    url.bytes().map(byte).collect()
+}
+
 /// The text at a place of an answer, made harmless; empty if there is none.
 pub(super) fn word(value: &Value, name: &str) -> String {
-    value.get(name).and_then(Value::as_str).map(key::harmless).unwrap_or_default().to_string()
+    value.get(name).and_then(Value::as_str).map(key::harmless).unwrap_or_default()
 }
 
 /// The number at a place of an answer, 0 if there is none.

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use super::{
     Failure,
-    server::{Server, Token, number},
+    server::{Admin, number},
 };
 use crate::{human, key, output::Output};
 
@@ -40,11 +40,8 @@ Rates are of the last interval; latency is the time to the head of an answer, of
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES, after_help = "`picaflor top --help` has examples.")]
 pub(crate) struct Top {
-    /// The address of the server's admin listener
-    #[arg(long, value_name = "http://IP:PORT", default_value = "http://127.0.0.1:3129")]
-    admin: Uri,
     #[command(flatten)]
-    token: Token,
+    admin: Admin,
     /// Time between two looks, from 100ms
     #[arg(long, value_name = "TIME", default_value = "1s")]
     interval: Span,
@@ -62,14 +59,14 @@ impl Top {
         if !self.once && !std::io::stdout().is_terminal() {
             return Err(Failure::Usage("standard output is no terminal: say --once for plain lines".into()));
         }
-        let server = Server::new(&self.admin, &self.token)?;
+        let server = self.admin.server()?;
         let look = || Ok::<_, Failure>((Instant::now(), server.ask("/stats")?));
         let mut before = look()?;
         if self.once {
             std::thread::sleep(interval);
             let mut out = Output::new();
             let now = look()?;
-            out.bytes((lines(&self.admin, &before.1, &now.1, now.0 - before.0).join("\n") + "\n").as_bytes())?;
+            out.bytes((lines(&self.admin.admin, &before.1, &now.1, now.0 - before.0).join("\n") + "\n").as_bytes())?;
             return out.flush();
         }
         let screen = Screen::new()?;
@@ -78,7 +75,7 @@ impl Top {
                 return Ok(());
             }
             let now = look()?;
-            screen.show(&lines(&self.admin, &before.1, &now.1, now.0 - before.0))?;
+            screen.show(&lines(&self.admin.admin, &before.1, &now.1, now.0 - before.0))?;
             before = now;
         }
     }

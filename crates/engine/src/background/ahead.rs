@@ -161,9 +161,11 @@ impl VictimReader {
             }
             Coming::Wholes(victims, reads) => {
                 for (victim, bytes) in victims.into_iter().zip(reads.wait()) {
-                    let whole = bytes.and_then(|bytes| Some((self.parts.medium.rows_in(victim, &bytes)?, bytes)));
-                    let found = whole.map(|(rows, bytes)| Contents { rows, bytes: Bytes::All(bytes) });
-                    ahead.found.extend(found.map(|found| (victim, found)));
+                    if let Some(bytes) = bytes
+                        && let Ok(rows) = self.parts.medium.rows_in(victim, &bytes)
+                    {
+                        ahead.found.insert(victim, Contents { rows, bytes: Bytes::All(bytes) });
+                    }
                 }
             }
             Coming::Nothing | Coming::Tables(..) => {}

@@ -62,7 +62,6 @@ impl Reclaimer {
 
     fn empty_for_puts(&self) -> Result<bool> {
         let space = &self.parts.space;
-        // Several at once.
         let wanted = self.appender.kept_from_puts() + (space.count() / SHARE).clamp(1, AT_ONCE);
         let least = space.live.least_gain();
         let (mut checkpoints, mut retired, mut moves, mut most) = (0, 0, 0, 0);

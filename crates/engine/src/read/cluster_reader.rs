@@ -74,13 +74,13 @@ impl Medium {
     /// # Errors
     /// As [`Medium::contents`].
     pub(crate) fn contents_and_bytes(&self, cluster: u32) -> Result<(Vec<Row>, AlignedBuf)> {
-        let (found, bytes) = self.last_use_and_end(cluster, None, self.cluster_len())?;
-        Ok((self.rows_of(found, &bytes), bytes))
+        let bytes = self.read_at(cluster, 0, self.cluster_len())?;
+        Ok((self.rows_in(cluster, &bytes)?, bytes))
     }
 
-    /// The same of a cluster of which all bytes were read; none if its table is longer than a cluster.
-    pub(crate) fn rows_in(&self, cluster: u32, bytes: &[u8]) -> Option<Vec<Row>> {
-        Some(self.rows_of(self.use_in(cluster, None, bytes, None).ok()?, bytes))
+    /// The same of a cluster of which all bytes were read.
+    pub(crate) fn rows_in(&self, cluster: u32, bytes: &[u8]) -> Result<Vec<Row>> {
+        Ok(self.rows_of(self.use_in(cluster, None, bytes, None)?, bytes))
     }
 
     /// What a cluster holds by its table, if it has one, and all its bytes.
