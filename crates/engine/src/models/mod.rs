@@ -6,6 +6,7 @@ mod index;
 mod leases;
 mod reads;
 mod tier;
+mod waiting;
 
 pub(self) use parking_lot::{
     models::{draw, finds, holds},

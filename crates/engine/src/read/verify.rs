@@ -73,12 +73,18 @@ impl Frames {
     }
 
     /// Whether what an entry leads to is known to have another key than this: by the table of places, and by
-    /// memory where it waits there for a place of its own, or for company, or may leave an open cluster unwritten.
+    /// memory where it waits there for a place of its own, or for company, or may leave an open cluster unwritten. An
+    /// entry that moved since is not: by now another may be where it was.
     pub(crate) fn is_of_another(&self, entry: IndexEntry, hash: KeyHash) -> bool {
         let Catalog { buffers, places, placer, .. } = &*self.catalog;
-        let is_other = |header: &Header, key: &[u8]| self.medium.hasher.frame(header.kind, key) != hash;
+        // Asked behind the look, and while a buffer cannot change.
+        let leads_there = || self.catalog.index.find(hash.short(), entry.location()).is_some();
+        let is_other =
+            |header: &Header, key: &[u8]| self.medium.hasher.frame(header.kind, key) != hash && leads_there();
         match entry.location() {
-            Location::OnDisk { grain } => places.as_ref().is_some_and(|places| places.is_of_another(grain, hash)),
+            Location::OnDisk { grain } => {
+                places.as_ref().is_some_and(|places| places.is_of_another(grain, hash) && leads_there())
+            }
             Location::Buffered { slot, offset } if places.is_some() || placer.keeps_apart() => {
                 let mut is_of_another = false;
                 buffers.read(slot, offset as usize * GRAIN, hash.short(), |header, key| {

@@ -64,10 +64,10 @@ fn version_in(body: &[u8]) -> u64 {
 }
 
 impl Run {
-    fn open(device: &MemoryDevice, preset: &str, mode: Mode) -> Store {
+    fn open(device: &MemoryDevice, preset: &str, mode: Mode, durability: Durability) -> Store {
         let options =
             crate::as_preset(Options::on(Arc::new(device.clone())), preset).unwrap().memory(2 << 20).mode(mode);
-        let options = options.durability(Durability::EveryPut).with(|options| {
+        let options = options.durability(durability).with(|options| {
             options.cluster = 64 << 10;
             options.seed = Some(7);
             options.daemons = Daemons::Manual;
@@ -87,7 +87,9 @@ impl Run {
     fn put(&self, writer: usize, at: usize, filler: bool) {
         let version = self.begin(writer, at);
         let name = key(at);
-        let options = PutOptions::new().bypass_memory(filler);
+        // Named by some, it is waited for by others, where durability lets them.
+        let neighbour = (!filler && draw(0..2) == 0).then(|| key(draw(0..ALL as u64) as usize).into_bytes().into());
+        let options = PutOptions::new().bypass_memory(filler).maybe_neighbour(neighbour);
         let put = match draw(0..2) {
             0 => self.store.put_with(name.as_bytes(), &body(at, version), &options),
             _ => block_on(self.store.put_with_async(name.as_bytes(), &body(at, version), &options)),
@@ -175,7 +177,10 @@ impl Run {
 
     fn step(&self) {
         for _ in 0..OPERATIONS {
-            self.store.step().unwrap();
+            match draw(0..3) {
+                0 => self.store.flush().unwrap(),
+                _ => drop(self.store.step().unwrap()),
+            }
         }
     }
 }
@@ -184,10 +189,11 @@ fn model(fault: bool) {
     let device = MemoryDevice::new(3 << 20);
     let mode = [Mode::Cache, Mode::Store][draw(0..2) as usize];
     let preset = PRESETS[draw(0..PRESETS.len() as u64) as usize];
+    let durability = [Durability::EveryPut, Durability::None][draw(0..2) as usize];
     let run = Arc::new(Run {
-        store: Run::open(&device, preset, mode),
+        store: Run::open(&device, preset, mode, durability),
         mode,
-        name: format!("{preset}, {mode:?}"),
+        name: format!("{preset}, {mode:?}, {durability:?}"),
         told: Default::default(),
         begun: Default::default(),
         front: fault.then(Front::default),
@@ -207,7 +213,10 @@ fn model(fault: bool) {
     let report = run.store.check(|_, _| {});
     assert!(report.is_clean(), "{report:?}");
     // Killed: everything that returned is durable, on the device as it stands now.
-    let left = Run::open(&copy(&device), preset, mode);
+    if durability != Durability::EveryPut {
+        run.store.flush().unwrap();
+    }
+    let left = Run::open(&copy(&device), preset, mode, durability);
     let told = run.told.each_ref().map(|told| AtomicU64::new(told.load(SeqCst)));
     let begun = run.begun.each_ref().map(|begun| AtomicU64::new(begun.load(SeqCst)));
     let name = format!("{preset}, {mode:?}, after a kill");
