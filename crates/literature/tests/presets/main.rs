@@ -22,6 +22,7 @@ mod second;
 mod second_buffers;
 mod steps;
 mod tables;
+mod threads;
 mod torn;
 mod unlucky;
 mod untold;
