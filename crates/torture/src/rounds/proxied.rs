@@ -27,7 +27,7 @@ use super::{
     origin::{Origin, Site},
     serve::{Proxy, Serving, TOKEN},
     tally::{Fault, Rounds},
-    web::{Client, HOST, ask_once},
+    web::{Client, HOST, Message, ask_once, referer},
     wish::Wish,
 };
 use crate::dice::Dice;
@@ -37,8 +37,8 @@ const KEYS: u32 = 60;
 /// Bytes of its store, and of its memory.
 const MEMORY: u64 = 48 << 20;
 /// Rows that proxies are given, the default most of all.
-const ROWS: [&str; 8] =
-    ["picaflor", "picaflor", "picaflor", "stream-pack", "lazy-reads", "buddy", "damelo", "pmflf-pfl"];
+const ROWS: [&str; 9] =
+    ["picaflor", "picaflor", "picaflor", "hummingbird", "stream-pack", "lazy-reads", "buddy", "damelo", "pmflf-pfl"];
 
 /// What all clients of one life share.
 struct Scene<'a> {
@@ -47,6 +47,8 @@ struct Scene<'a> {
     versions: &'a [AtomicU32],
     durability: Durability,
     sabotage: Break,
+    /// Clients say which page they ask for a part of, as browsers do.
+    names_pages: bool,
     /// The proxy is about to be killed: what fails from here on says nothing.
     over: AtomicBool,
     /// Told of each purge and invalidation that was acknowledged.
@@ -89,13 +91,14 @@ impl Part<'_> {
     }
 
     /// One request; `None` if there is no answer because the proxy is being killed.
-    fn ask(&mut self, method: &str, at: usize, fields: &str) -> Result<Option<super::web::Message>, String> {
+    fn ask(&mut self, method: &str, at: usize, fields: &str) -> Result<Option<Message>, String> {
         let target = format!("/{}", self.key(at));
         let client = match self.client.take() {
             Some(client) => Ok(client),
             None => Client::new(self.scene.address),
         };
-        let answer = client.and_then(|mut client| Ok((client.ask(method, &target, fields)?, client)));
+        let page = if self.scene.names_pages { referer(self.key(at)) } else { String::new() };
+        let answer = client.and_then(|mut client| Ok((client.ask(method, &target, &(page + fields))?, client)));
         match answer {
             Ok((answer, client)) => {
                 self.client = Some(client);
@@ -338,6 +341,7 @@ impl Proxied<'_> {
             versions: &self.origin.site.versions,
             durability: self.durability,
             sabotage: self.wish.sabotage,
+            names_pages: life.is_multiple_of(2),
             over: AtomicBool::new(false),
             acknowledged: tell,
         };

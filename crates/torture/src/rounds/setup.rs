@@ -43,6 +43,8 @@ pub struct Setup {
     pub(super) longest: u64,
     /// Percent of what is done that are deletes.
     pub(super) deletes: u64,
+    /// Percent of puts that name a neighbour: of so many, a cache lets what it has to write wait.
+    pub(super) neighbours: u64,
     /// Longest time that a child works.
     pub(super) work: Duration,
 }
@@ -98,6 +100,7 @@ impl Setup {
             shared: keys / 8,
             longest: if dice.percent(70) { u64::from(cluster) * 3 } else { 8 << 10 },
             deletes: dice.pick(&[16, 16, 60]),
+            neighbours: dice.pick(&[20, 60]),
             work: wish.work,
         }
     }
@@ -160,7 +163,7 @@ impl Setup {
     pub fn describe(&self) -> String {
         format!(
             "{} {:?} {:?}, deletes {:?}/{}, {} places, {} KiB in clusters of {} KiB, memory {} KiB, {} threads, {} tasks, \
-             {} keys, {}% deletes, bodies up to {} bytes",
+             {} keys, {}% deletes, {}% neighbours, bodies up to {} bytes",
             self.preset,
             self.mode,
             self.durability,
@@ -174,6 +177,7 @@ impl Setup {
             self.tasks,
             self.keys,
             self.deletes,
+            self.neighbours,
             self.longest,
         )
     }

@@ -119,6 +119,11 @@ fn pieces(
     Ok(true)
 }
 
+/// The field of a browser that asks for a part of a page: ten numbers are one's.
+pub(super) fn referer(key: u32) -> String {
+    format!("referer: http://{HOST}/{}\r\n", key / 10 * 10)
+}
+
 /// One connection to the proxy.
 pub(super) struct Client {
     pub(super) address: SocketAddr,

@@ -139,7 +139,7 @@ impl Worker {
         let mut options = PutOptions::new().metadata(body::metadata(key, version));
         (options.group, options.server) = (group.into(), key % 5);
         options.bypass_memory = self.dice.percent(5);
-        options.neighbour = self.dice.percent(20).then(|| name(key / 2).into());
+        options.neighbour = self.dice.percent(self.setup.neighbours).then(|| name(key / 2).into());
         let large = len as u64 + 200 > self.setup.cluster.into();
         (Record { group, large, ..Record::begun(What::Put, key, version) }, body::body(key, version, len), options)
     }

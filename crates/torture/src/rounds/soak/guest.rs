@@ -19,7 +19,7 @@ use crate::{
         floor::{PURGE_WITHIN, REPLACED, Raise, STORED, invalidation_within, replacement_within},
         log::now,
         serve::TOKEN,
-        web::{Client, HOST, Message, ask_once},
+        web::{Client, HOST, Message, ask_once, referer},
     },
 };
 
@@ -154,7 +154,7 @@ impl<'a> Guest<'a> {
     fn answer(&mut self, asked: &Asked, pace: Pace, fields: &str) -> Result<Option<u32>, String> {
         let key = asked.key;
         let range = asked.range.map(|(from, to)| format!("range: bytes={from}-{to}\r\n")).unwrap_or_default();
-        let begun = self.begin(asked.method, &format!("/{key}"), &format!("{range}{fields}"));
+        let begun = self.begin(asked.method, &format!("/{key}"), &format!("{}{range}{fields}", referer(key)));
         let (head, mut client) = match begun {
             Ok(begun) => begun,
             Err(error) => return self.failed(asked, &format!("no answer: {error}")).map(|()| None),
