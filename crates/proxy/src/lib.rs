@@ -48,6 +48,7 @@ mod follow;
 mod front;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod handed;
 mod head;
 mod http2;
 mod keep;

@@ -1,5 +1,5 @@
 //! One worker: a thread with a single-threaded runtime, sockets of its own (`SO_REUSEPORT`, so the kernel spreads
-//! connections), and every connection that it accepted until it ends.
+//! connections) or those that were handed over, and every connection that it accepted until it ends.
 //!
 //! Time limits of connections cost nothing per request: a connection notes what it is doing and since when
 //! ([`crate::conn`]), and once a second the worker ends those that have done it for too long.
@@ -28,6 +28,7 @@ use crate::{
     clock::Clock,
     conn::{Client, Conn, Phase},
     connections::{Left, Open},
+    handed::Handed,
     lifecycle::{StartError, Stop},
     proxy::{Proxy, Worker},
     reason::{Denied, Outcome, TlsFailure},
@@ -53,8 +54,12 @@ impl Bound {
     }
 }
 
-/// Binds one address.
-pub(crate) fn bind(address: SocketAddr, shared: bool) -> Result<Bound, StartError> {
+/// Binds one address, unless it was handed over.
+pub(crate) fn bind_one(address: SocketAddr, handed: &mut Handed) -> Result<Bound, StartError> {
+    handed.take(address).map_or_else(|| bind(address, false), |socket| Ok(Bound(socket, address)))
+}
+
+fn bind(address: SocketAddr, shared: bool) -> Result<Bound, StartError> {
     let attempt = || {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
@@ -71,10 +76,22 @@ pub(crate) fn bind(address: SocketAddr, shared: bool) -> Result<Bound, StartErro
     attempt().map_err(|e| StartError::Listen(address, e))
 }
 
-/// Binds every address once for each worker; port 0 becomes one and the same port.
-pub(crate) fn bind_all(addresses: &[SocketAddr], workers: usize) -> Result<Vec<Vec<Bound>>, StartError> {
+/// Binds every address once for each worker, unless it was handed over: then all accept at that one; port 0 becomes one
+/// and the same port.
+pub(crate) fn bind_all(
+    addresses: &[SocketAddr],
+    workers: usize,
+    handed: &mut Handed,
+) -> Result<Vec<Vec<Bound>>, StartError> {
     let mut all: Vec<Vec<Bound>> = (0..workers).map(|_| Vec::new()).collect();
     for &address in addresses {
+        if let Some(socket) = handed.take(address) {
+            for sockets in &mut all {
+                let own = socket.try_clone().map_err(|e| StartError::Listen(address, e))?;
+                sockets.push(Bound(own, address));
+            }
+            continue;
+        }
         let mut actual = address;
         for (n, sockets) in all.iter_mut().enumerate() {
             if n == 0 {

@@ -8,7 +8,7 @@
 use picaflor::Store;
 use std::{
     io,
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -25,6 +25,7 @@ use crate::{
     config::{self, Config, ConfigError, Low},
     connections::Connections,
     fills::Fills,
+    handed::Handed,
     lifecycle::{LAST_REQUESTS, StartError, Stop},
     listen::{self, Bound},
     log::Log,
@@ -57,10 +58,19 @@ pub struct Server {
 impl Server {
     /// Opens the store, listens, and serves.
     pub fn start(config: Config) -> Result<Self, StartError> {
+        Self::start_at(config, Vec::new())
+    }
+
+    /// As [`Server::start`] at sockets that listen already, each at an address that the configuration names, such as
+    /// those of a service manager: clients that come before this has started wait there. Addresses of the
+    /// configuration that are not among them are bound.
+    pub fn start_at(config: Config, sockets: Vec<TcpListener>) -> Result<Self, StartError> {
         raise_descriptors();
+        let mut handed = Handed::new(sockets)?;
         let of_tls = config.tls.as_ref().map_or(&[][..], |tls| &tls.listen);
-        let sockets = listen::bind_all(&[&config.listen, of_tls].concat(), config.workers)?;
-        let admin_socket = listen::bind(config.admin.listen, false)?;
+        let sockets = listen::bind_all(&[&config.listen, of_tls].concat(), config.workers, &mut handed)?;
+        let admin_socket = listen::bind_one(config.admin.listen, &mut handed)?;
+        handed.all_taken()?;
         let log =
             Log::open(&config.log, config.store.mode()).map_err(|e| StartError::File(config.log.to.clone(), e))?;
         let tls = config.tls.as_ref().map(Tls::new).transpose().map_err(|bad| StartError::Setting(bad.why))?;

@@ -1,12 +1,13 @@
 //! `picaflor serve`: the proxy, until a signal stops it.
 
 use std::{
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use clap::Args;
+use listenfd::ListenFd;
 use picaflor::Durability;
 use picaflor_proxy::{
     Config, ConfigError, Low, Server,
@@ -61,7 +62,11 @@ Signals:
              its checkpoint; a second one exits at once, which costs what a crash costs
   USR1       open the access log anew, after rotation
   HUP        read certificates, keys and rules anew; connections go on. Other changes of the configuration
-             are refused by name: a restart takes them, and is warm at once";
+             are refused by name: a restart takes them, and is warm at once
+
+Sockets that a service manager listens at (LISTEN_FDS) are taken where their addresses are those of
+--listen, --tls-listen and --admin: clients that come during a restart wait, and none is refused.
+      systemd-socket-activate -l 127.0.0.1:3128 picaflor serve";
 
 /// Runs the caching proxy: reverse for the origins given, or forward for this machine
 ///
@@ -188,7 +193,7 @@ impl Serve {
         print_choices(&config);
         // What workers, daemons and blocking calls free is of use to each other.
         picaflor::device::share_arenas(config.workers.max(2));
-        let server = Server::start(config.clone())?;
+        let server = Server::start_at(config.clone(), handed_over()?)?;
         server.reload_from(low, read);
         // Who reads that it is ready may end it.
         let signals = Signals::listen()?;
@@ -233,6 +238,17 @@ impl Serve {
         flags.log.format = self.log_format;
         Ok(flags)
     }
+}
+
+/// Sockets of the service manager that started this (`LISTEN_FDS`, as sd_listen_fds(3) has it).
+fn handed_over() -> Result<Vec<TcpListener>, Failure> {
+    let mut all = ListenFd::from_env();
+    let count = all.len();
+    let mut one = |n| {
+        let no_tcp = |e| Failure::Usage(format!("socket {n} of LISTEN_FDS: {e}; hand over TCP sockets that listen"));
+        all.take_tcp_listener(n).map_err(no_tcp)
+    };
+    (0..count).filter_map(|n| one(n).transpose()).collect()
 }
 
 fn resolve(low: Low, path: Option<&Path>) -> Result<Config, Failure> {

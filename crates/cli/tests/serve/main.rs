@@ -4,6 +4,7 @@
 mod damaged;
 mod durable;
 mod failing;
+mod handed;
 mod kit;
 mod listed;
 mod memory;
