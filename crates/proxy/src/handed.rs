@@ -1,5 +1,5 @@
-//! Sockets that listen already, handed over by the parent of the process: clients that come while one proxy stops and the
-//! next one starts wait there, and none is refused.
+//! Sockets that listen already, handed over by the parent of the process: clients that come while one proxy stops and
+//! the next one starts wait there, and none is refused.
 //!
 //! Invariant: each is at an address that the configuration names; what it names beside them is bound here.
 
