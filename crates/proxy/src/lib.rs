@@ -37,6 +37,7 @@ mod conn;
 mod connections;
 mod device;
 mod dial;
+mod duty;
 mod esi;
 mod explain;
 mod fast;

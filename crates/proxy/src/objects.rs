@@ -1,8 +1,9 @@
 //! What is stored, one response after another, as `GET /objects` answers: JSON, an object a line.
 //!
-//! The last line says how many places could not be read. So an answer without it is not whole.
+//! The last line says how many places could not be read. So an answer without it is not whole. It rests ([`Duty`]):
+//! hits beside it are as fast as ever.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use picaflor::Entry;
@@ -11,6 +12,7 @@ use tokio::sync::mpsc::Sender;
 
 use crate::{
     clock::unix_millis,
+    duty::Duty,
     head::{Head, Stored, decode},
     key,
     proxy::Proxy,
@@ -23,12 +25,16 @@ const PIECE: usize = 32 << 10;
 /// Lists what is stored, all or what is of a host, until the client goes.
 pub(crate) async fn list(proxy: Arc<Proxy>, host: Option<Vec<u8>>, to: Sender<Bytes>) {
     let mut keys = proxy.store.keys_with_metadata();
-    let mut piece = Vec::new();
-    while let Some(entry) = keys.next_async().await {
+    let (mut piece, mut duty) = (Vec::new(), Duty::default());
+    loop {
+        let began = Instant::now();
+        let Some(entry) = keys.next_async().await else { break };
         let is_wanted = host.as_ref().is_none_or(|host| key::host_of(&entry.key) == &host[..]);
-        let Some(line) = is_wanted.then(|| line(&proxy, &entry)).flatten() else { continue };
-        piece.extend_from_slice(line.to_string().as_bytes());
-        piece.push(b'\n');
+        if let Some(line) = is_wanted.then(|| line(&proxy, &entry)).flatten() {
+            piece.extend_from_slice(line.to_string().as_bytes());
+            piece.push(b'\n');
+        }
+        duty.rest(began.elapsed(), || false).await;
         if piece.len() >= PIECE && to.send(std::mem::take(&mut piece).into()).await.is_err() {
             return;
         }

@@ -8,8 +8,7 @@
 //! 3. The notes do not count any more. They stay pinned until no crash can bring anything back: neither what was
 //!    deleted, nor an older version, nor what was evicted meanwhile. So a crash at any time costs another pass.
 //!
-//! A pass takes a fifth of the time of one thread and one device, and the next one waits ten times as long as it took;
-//! not where room for notes is short.
+//! A pass rests ([`Duty`]), and the next one waits ten times as long as it took; not where room for notes is short.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -20,6 +19,7 @@ use picaflor::{Expiry, Found, Object, PutOptions};
 
 use super::{marks::Validity, selector, sequence::Purges};
 use crate::{
+    duty::Duty,
     head::{self, Head, Stored, decode},
     key,
     proxy::Proxy,
@@ -27,12 +27,8 @@ use crate::{
 
 /// How often it is seen whether there is anything to do.
 const TICK: Duration = Duration::from_millis(100);
-/// For so many times of the work it rests.
-const REST: u32 = 4;
 /// The next pass waits so many times as long as the last one took.
 const BETWEEN: u32 = 10;
-/// Shortest rest that is worth it.
-const NAP: Duration = Duration::from_millis(2);
 /// How long nothing is tried after something failed.
 const AGAIN: Duration = Duration::from_secs(10);
 /// So long soft notes are held before it is tried again.
@@ -92,21 +88,17 @@ pub(crate) async fn run(proxy: Arc<Proxy>) {
 async fn pass(proxy: &Proxy, hurry: bool) -> Pass {
     let mut pass = Pass { hurry, ..Pass::default() };
     let Ok(mut walk) = proxy.store.walk() else { return Pass { failed: true, ..pass } };
-    let mut debt = Duration::ZERO;
+    let mut duty = Duty::default();
     loop {
         let began = Instant::now();
         let Some(place) = walk.next_place_async().await else { break };
+        let hurries = || proxy.purges.is_pressed();
+        duty.rest(began.elapsed(), hurries).await;
+        // A place has hundreds: at one go they would take a core from hits for longer than any hit takes.
         for found in &place {
+            let began = Instant::now();
             visit(proxy, found, &mut pass).await;
-        }
-        debt += began.elapsed() * REST;
-        if debt >= NAP {
-            if proxy.purges.is_pressed() {
-                tokio::task::yield_now().await;
-            } else {
-                tokio::time::sleep(debt).await;
-            }
-            debt = Duration::ZERO;
+            duty.rest(began.elapsed(), hurries).await;
         }
     }
     pass.failed |= walk.unreadable() > 0;
