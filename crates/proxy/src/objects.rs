@@ -1,7 +1,7 @@
 //! What is stored, one response after another, as `GET /objects` answers: JSON, an object a line.
 //!
-//! The last line says how many places could not be read. So an answer without it is not whole. It rests ([`Duty`]):
-//! hits beside it are as fast as ever.
+//! The last line says how many places could not be read. So an answer without it is not whole. It rests
+//! ([`Duty`]), for the sake of hits beside it.
 
 use std::{sync::Arc, time::Instant};
 
