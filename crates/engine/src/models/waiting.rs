@@ -42,16 +42,19 @@ fn is_seen(store: &Store) -> bool {
     })
 }
 
-/// Replaces or deletes it, and looks.
+/// Replaces or deletes it, or deletes it and puts it again, and looks.
 fn write(store: &Store, fault: bool) {
-    let deletes = draw(0..2) == 0;
-    match deletes {
-        true if fault && !is_seen(store) => {}
-        true => drop(store.delete(KEY).unwrap()),
-        false => put(store, KEY, 2),
+    let (deletes, puts) = [(true, false), (false, true), (true, true)][draw(0..3) as usize];
+    if deletes && !(fault && !is_seen(store)) {
+        store.delete(KEY).unwrap();
     }
-    let found = store.get(KEY).unwrap().map(|object| object.body().unwrap()[0]);
-    assert_ne!(found, Some(1), "the version before is found after a {}", if deletes { "delete" } else { "put" });
+    if puts {
+        put(store, KEY, 2);
+    }
+    let found = || store.get(KEY).unwrap().map(|object| object.body().unwrap()[0]);
+    let is_right = |found: Option<u8>| found == puts.then_some(2);
+    let found = [found(), found()];
+    assert!(found.into_iter().all(is_right), "the version before: {found:?}, deleted: {deletes}, put: {puts}");
 }
 
 fn model(fault: bool) {
@@ -64,6 +67,8 @@ fn model(fault: bool) {
     });
     write(&store, fault);
     packs.join().unwrap();
+    let last = store.get(KEY).unwrap().map(|object| object.body().unwrap()[0]);
+    assert_ne!(last, Some(1), "the version before, in the end");
 }
 
 #[test]

@@ -16,7 +16,6 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use parking_lot::MutexGuard;
 use picaflor_format::frame::{self, Kind};
 
 use crate::{
@@ -34,7 +33,7 @@ use crate::{
     space::SPARE,
     write::append::Appender,
     write::placement::Class,
-    write::staging::{StagedObject, Staging},
+    write::staging::{StagedObject, Staging, Turn},
 };
 
 /// Sets that are passed over, for they do not fit in what is left of a cluster, before it is sealed as it is.
@@ -223,10 +222,12 @@ impl Packer {
                 return Ok(());
             }
             let blocked = self.pack(staging, &turn, true, Purpose::Survivor)?.err();
-            drop(turn);
             match blocked {
                 None | Some(Blocked::Moved) => {}
-                Some(Blocked::Buffers) => write(),
+                Some(Blocked::Buffers) => {
+                    drop(turn);
+                    write();
+                }
                 Some(_) => staging.next(usize::MAX, true).iter().for_each(|staged| self.give_up_staged(staged)),
             }
             if self.parts.log.commits.failure().is_some() {
@@ -255,7 +256,7 @@ impl Packer {
     fn pack(
         &self,
         staging: &Staging,
-        _turn: &MutexGuard<'_, ()>,
+        _turn: &Turn<'_>,
         promised: bool,
         purpose: Purpose,
     ) -> Result<Result<(), Blocked>> {

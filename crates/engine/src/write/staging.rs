@@ -4,7 +4,8 @@
 //! Each has a number, as a buffer has, from the one behind the last buffer's on; index entries name it. What is asked
 //! for, replaced or deleted while it waits costs the device nothing.
 //!
-//! Invariants: a number is given to one object at a time; the order has every object once; a set has those whose leader
+//! Invariants: a number is given to one object at a time, and to no other while a page is packed, so that what was to be
+//! packed is not taken for what has its number by then; the order has every object once; a set has those whose leader
 //! it is named for, and no others; the bytes are what all of them take, tables included.
 
 use std::{
@@ -63,10 +64,27 @@ pub(crate) struct Staging {
     turn: Mutex<()>,
 }
 
+/// While it is held, no number has another object than before.
+pub(crate) struct Turn<'a> {
+    staging: &'a Staging,
+    _held: MutexGuard<'a, ()>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let room = &mut *self.staging.room.lock();
+        room.is_packing = false;
+        room.free.append(&mut room.left);
+    }
+}
+
 #[derive(Default)]
 struct Room {
     held: Vec<Option<(StagedObject, Rank)>>,
     free: Vec<u32>,
+    /// Numbers that became free while a page is packed.
+    left: Vec<u32>,
+    is_packing: bool,
     order: BTreeMap<Rank, u32>,
     /// Leader and number of each that has one.
     sets: BTreeSet<(u64, u32)>,
@@ -83,8 +101,10 @@ impl Staging {
     }
 
     /// Held while a page is packed.
-    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock()
+    pub(crate) fn turn(&self) -> Turn<'_> {
+        let held = self.turn.lock();
+        self.room.lock().is_packing = true;
+        Turn { staging: self, _held: held }
     }
 
     /// Memory that an object takes while it waits.
@@ -171,14 +191,14 @@ impl Staging {
     /// Lets one go: it was packed, replaced, deleted or given up. Returns the memory that it took.
     pub(crate) fn remove(&self, slot: u32) -> Option<u64> {
         let at = self.at(slot)?;
-        let mut room = self.room.lock();
+        let room = &mut *self.room.lock();
         let (staged, rank) = room.held.get_mut(at)?.take()?;
         let charge = Self::charge(&staged.frame);
         room.order.remove(&rank);
         if let Some(leader) = staged.leader {
             room.sets.remove(&(leader, slot));
         }
-        room.free.push(at as u32);
+        if room.is_packing { &mut room.left } else { &mut room.free }.push(at as u32);
         room.bytes -= charge;
         room.promised -= if staged.promised { charge } else { 0 };
         Some(charge)
