@@ -4,9 +4,9 @@
 //! Each has a number, as a buffer has, from the one behind the last buffer's on; index entries name it. What is asked
 //! for, replaced or deleted while it waits costs the device nothing.
 //!
-//! Invariants: a number is given to one object at a time, and to no other while a page is packed, so that what was to be
-//! packed is not taken for what has its number by then; the order has every object once; a set has those whose leader
-//! it is named for, and no others; the bytes are what all of them take, tables included.
+//! Invariants: a number is given to one object at a time, and to no other while a page is packed, so that what was to
+//! be packed is not taken for what has its number by then; the order has every object once; a set has those whose
+//! leader it is named for, and no others; the bytes are what all of them take, tables included.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
