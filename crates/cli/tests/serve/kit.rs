@@ -10,7 +10,7 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// A field of an answer after which the origin hangs up.
@@ -135,14 +135,11 @@ impl Serve {
 
     /// The same in a shell that did something first.
     pub(crate) fn start_after(first: &str, folder: &Path, origin: SocketAddr, more: &[&str]) -> Self {
-        let text = format!(
-            "{first} exec {} serve --listen 127.0.0.1:0 --admin 127.0.0.1:0 --origin http://{origin} --token {TOKEN} \
-             --memory 64MiB --workers 1 {}",
-            env!("CARGO_BIN_EXE_picaflor"),
-            more.join(" ")
-        );
-        let mut command = Command::new("sh");
-        command.current_dir(folder).args(["-c", &text]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self::run(command(first, folder, origin, &[&["--workers", "1"], more].concat()))
+    }
+
+    /// Of a [`command`].
+    pub(crate) fn run(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
         let said = Arc::<Said>::default();
         let (errors, hears) = (BufReader::new(child.stderr.take().unwrap()), said.clone());
@@ -259,6 +256,19 @@ impl Serve {
     }
 }
 
+/// A shell that does something first and then is `picaflor serve`, with these arguments and what every test wants.
+pub(crate) fn command(first: &str, folder: &Path, origin: SocketAddr, more: &[&str]) -> Command {
+    let text = format!(
+        "{first} exec {} serve --listen 127.0.0.1:0 --admin 127.0.0.1:0 --origin http://{origin} --token {TOKEN} \
+         --memory 64MiB {}",
+        env!("CARGO_BIN_EXE_picaflor"),
+        more.join(" ")
+    );
+    let mut command = Command::new("sh");
+    command.current_dir(folder).args(["-c", &text]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
 impl Drop for Serve {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -266,12 +276,23 @@ impl Drop for Serve {
     }
 }
 
+/// Waits for it.
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 pub(crate) fn is_hit(head: &str) -> bool {
     head.contains("cache-status: picaflor; hit")
 }
 
-fn ask(address: &str, method: &str, path: &str, fields: &str) -> (String, String) {
+/// One request on a connection of its own: head, and body as text.
+pub(crate) fn ask(address: &str, method: &str, path: &str, fields: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let text = format!("{method} {path} HTTP/1.1\r\nHost: {HOST}\r\n{fields}Connection: close\r\n\r\n");
     stream.write_all(text.as_bytes()).unwrap();
     let mut all = Vec::new();

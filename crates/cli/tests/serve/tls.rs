@@ -5,22 +5,15 @@ use std::{
     path::Path,
     process::{Command, Stdio},
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
 };
+
+use crate::kit::eventually;
 
 /// A certificate for `test.example` that is its own authority, and its key.
 fn issue(file: &Path, key: &Path) {
     let made = rcgen::generate_simple_self_signed(vec!["test.example".to_owned()]).unwrap();
     std::fs::write(file, made.cert.pem()).unwrap();
     std::fs::write(key, made.signing_key.serialize_pem()).unwrap();
-}
-
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "never: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]
