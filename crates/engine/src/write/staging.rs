@@ -73,8 +73,7 @@ pub(crate) struct Turn<'a> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let room = &mut *self.staging.room.lock();
-        room.is_packing = false;
-        room.free.append(&mut room.left);
+        room.free.extend(room.left.take().into_iter().flatten());
     }
 }
 
@@ -82,9 +81,8 @@ impl Drop for Turn<'_> {
 struct Room {
     held: Vec<Option<(StagedObject, Rank)>>,
     free: Vec<u32>,
-    /// Numbers that became free while a page is packed.
-    left: Vec<u32>,
-    is_packing: bool,
+    /// Numbers that became free while a page is packed, if one is.
+    left: Option<Vec<u32>>,
     order: BTreeMap<Rank, u32>,
     /// Leader and number of each that has one.
     sets: BTreeSet<(u64, u32)>,
@@ -103,7 +101,7 @@ impl Staging {
     /// Held while a page is packed.
     pub(crate) fn turn(&self) -> Turn<'_> {
         let held = self.turn.lock();
-        self.room.lock().is_packing = true;
+        self.room.lock().left = Some(Vec::new());
         Turn { staging: self, _held: held }
     }
 
@@ -198,7 +196,7 @@ impl Staging {
         if let Some(leader) = staged.leader {
             room.sets.remove(&(leader, slot));
         }
-        if room.is_packing { &mut room.left } else { &mut room.free }.push(at as u32);
+        room.left.as_mut().unwrap_or(&mut room.free).push(at as u32);
         room.bytes -= charge;
         room.promised -= if staged.promised { charge } else { 0 };
         Some(charge)

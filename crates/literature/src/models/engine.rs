@@ -219,7 +219,7 @@ fn model(fault: bool) {
     let left = Run::open(&copy(&device), preset, mode, durability);
     let told = run.told.each_ref().map(|told| AtomicU64::new(told.load(SeqCst)));
     let begun = run.begun.each_ref().map(|begun| AtomicU64::new(begun.load(SeqCst)));
-    let name = format!("{preset}, {mode:?}, after a kill");
+    let name = format!("{}, after a kill", run.name);
     let after = Run { store: left, mode, name, told, begun, front: None };
     (0..ALL).for_each(|at| after.get(at));
     // A cache may let go, and a crash may bring back what it let go; what was replaced or deleted is told of.
