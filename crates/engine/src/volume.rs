@@ -6,8 +6,8 @@
 //! where these two meet; beside them batches of reads and the scrubber.
 //!
 //! Lock order, outermost first: the reclaimer's turn → the checkpointer's state → key stripe → writer's turn → lane →
-//! slot → index segment → space, journals in the order of the volumes. No thread waits for a device while it holds a
-//! lane or anything below.
+//! slot, or what replaced objects in it → index segment → space, journals in the order of the volumes. No thread waits
+//! for a device while it holds a lane or anything below.
 
 use std::{
     sync::{

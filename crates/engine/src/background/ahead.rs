@@ -8,7 +8,7 @@
 //! Invariant: what was read of a cluster is used only if that was not granted anew since it was asked for; and by the
 //! holder of the reclaimer's turn alone.
 
-use std::{collections::HashMap, mem, sync::Arc};
+use std::{collections::HashMap, mem};
 
 use picaflor_format::cluster::Row;
 
@@ -16,7 +16,7 @@ use super::contents::{Bytes, Contents, VictimReader};
 use crate::{
     base::medium::Begun,
     base::options::Daemons,
-    space::{Passed, Victim},
+    space::{Space, Victim},
 };
 
 /// Most victims of a batch: more would wait in the device rather than in the queue.
@@ -31,8 +31,8 @@ const SHARE: u64 = 16;
 pub(crate) struct Ahead {
     found: HashMap<u32, Contents>,
     coming: Coming,
-    /// Which clusters were not granted anew since they were asked for.
-    asked: Option<Arc<Passed>>,
+    /// The grants of clusters that were asked for.
+    asked: HashMap<u32, u32>,
 }
 
 /// The batch that is under way.
@@ -55,13 +55,13 @@ impl Ahead {
     }
 
     /// What was read of the cluster that is next.
-    pub(crate) fn take(&mut self, victim: u32) -> Option<Contents> {
+    pub(crate) fn take(&mut self, space: &Space, victim: u32) -> Option<Contents> {
         let found = self.found.remove(&victim);
         if found.is_none() {
             // Others come first than it seemed.
             self.found.clear();
         }
-        found.filter(|_| self.asked.as_ref().is_some_and(|asked| asked.has(victim)))
+        found.filter(|_| is_as_asked(space, &self.asked, victim))
     }
 }
 
@@ -69,7 +69,7 @@ impl VictimReader {
     /// Has something of the next victims, where it is known which these are, and a table is what is read.
     pub(crate) fn fill(&self, ahead: &mut Ahead, most: u32) {
         let Ahead { found, asked, .. } = ahead;
-        found.retain(|victim, _| asked.as_ref().is_some_and(|asked| asked.has(*victim)));
+        found.retain(|victim, _| is_as_asked(&self.parts.space, asked, *victim));
         if !self.knows_next() {
             *ahead = Ahead::default();
         } else if ahead.found.is_empty() {
@@ -120,8 +120,10 @@ impl VictimReader {
         let which = self.parts.shared.eviction().victim();
         let mut victims = space.victims().next(which, ahead.found.len() + most as usize);
         victims.retain(|victim| !ahead.found.contains_key(victim));
-        let asked = ahead.asked.get_or_insert_with(|| space.walked.begin(space.count()));
-        victims.iter().for_each(|victim| asked.set(*victim, true));
+        ahead.asked.retain(|victim, _| ahead.found.contains_key(victim));
+        ahead.asked.extend(victims.iter().map(|victim| (*victim, space.grants.last(*victim))));
+        // Behind that: what was granted anew before it is not on the device yet.
+        victims.retain(|victim| space.state(*victim).is_read());
         let medium = &self.parts.medium;
         ahead.coming = if needs_all {
             let reads = medium.batch(victims.iter().map(|victim| (*victim, 0, medium.cluster_len()))).begin();
@@ -171,4 +173,9 @@ impl VictimReader {
             Coming::Nothing | Coming::Tables(..) => {}
         }
     }
+}
+
+/// Whether a cluster was not granted anew since it was asked for.
+fn is_as_asked(space: &Space, asked: &HashMap<u32, u32>, victim: u32) -> bool {
+    asked.get(&victim) == Some(&space.grants.last(victim))
 }

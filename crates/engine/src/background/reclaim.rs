@@ -211,7 +211,7 @@ impl Reclaimer {
             if eviction.keeps_all() && self.parts.space.live.grains(victim) == 0 {
                 break (victim, 0);
             }
-            let read = ahead.take(victim);
+            let read = ahead.take(&self.parts.space, victim);
             let emptied = self.empty(victim, eviction, matches!(which, Victim::Aged(_)), read).inspect_err(|_| {
                 self.parts.space.set(victim, State::Sealed);
             })?;

@@ -138,15 +138,22 @@ impl Scrubber {
     fn warm(&self, entry: IndexEntry) {
         let shared = &self.parts.shared;
         let Location::OnDisk { grain } = entry.location() else { return };
-        if self.parts.medium.cluster_of(grain).is_none() || shared.memory.held() > shared.tier_budget() / 4 * 3 {
+        let Some(cluster) = self.parts.medium.cluster_of(grain) else { return };
+        let granted = self.parts.catalog.grants().last(grain);
+        // In this order: a cluster may have been granted before that, and not be written yet.
+        let is_written = self.parts.catalog.places.is_some() || self.parts.space.state(cluster).is_read();
+        if !is_written || shared.memory.held() > shared.tier_budget() / 4 * 3 {
             return;
         }
         if self.parts.residents.reader.is_by_cluster() {
-            return self.warm_around(grain, entry.grains());
+            return self.warm_around((cluster, granted), grain, entry.grains());
         }
         let Ok((header, frame)) = self.parts.frames.read_frame(grain, entry.grains()) else { return };
         let hash = self.parts.medium.hasher.frame(header.kind, header.key(&frame)).short();
-        let current = || self.parts.catalog.index.find(hash, Location::OnDisk { grain }).is_some();
+        let current = || {
+            let is_there = self.parts.catalog.index.find(hash, Location::OnDisk { grain }).is_some();
+            is_there && self.parts.catalog.grants().last(grain) == granted
+        };
         let len = picaflor_format::frame::HEADER + header.payload_len();
         let frame = Arc::new(Frame::new(hash, header, frame[..len].to_vec().into()));
         frame.set_uses(u8::from(shared.groups.priority(header.group) != Priority::Hated));
@@ -154,8 +161,7 @@ impl Scrubber {
     }
 
     /// Makes the cluster around an object resident, or its page.
-    fn warm_around(&self, grain: u64, grains: u32) {
-        let Some(cluster) = self.parts.medium.cluster_of(grain) else { return };
+    fn warm_around(&self, (cluster, granted): (u32, u32), grain: u64, grains: u32) {
         let offset = (grain - self.parts.medium.grain(cluster, 0)) as usize * GRAIN;
         let read = self.parts.residents.pages.page_around(cluster, offset, grains);
         let is_away = match read.page {
@@ -168,9 +174,9 @@ impl Scrubber {
         };
         let bytes = bytes.into_bytes();
         if read.page.is_none() {
-            self.parts.residents.admit_cluster(grain, &bytes);
+            self.parts.residents.admit_cluster((grain, granted), &bytes);
         } else if let Ok(header) = Header::verify(&bytes[offset - read.offset..]) {
-            self.parts.residents.admit_page(cluster, read, &bytes, header.mark);
+            self.parts.residents.admit_page((cluster, granted), read, &bytes, header.mark);
         }
     }
 

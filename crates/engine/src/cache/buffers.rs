@@ -16,7 +16,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use picaflor_device::{AlignedBuf, BufPool};
 use picaflor_format::{
     BLOCK,
@@ -284,7 +284,7 @@ fn next_place(end: usize, len: usize, page: usize) -> usize {
 const NO_HOME: u32 = u32::MAX;
 
 /// Hash and generation of what replaced objects in a buffer.
-type Replacing = Vec<(u64, u64)>;
+pub(crate) type Replacing = Vec<(u64, u64)>;
 
 /// Buffers that are not wholly on the device.
 #[derive(Default)]
@@ -374,12 +374,10 @@ impl Buffers {
         all
     }
 
-    /// An entry was replaced by a version of this generation.
-    pub(crate) fn note_replaced(&self, old: IndexEntry, hash: u64, generation: u64) {
-        let Location::Buffered { slot, .. } = old.location() else { return };
-        if let Some(replacing) = self.replacing.get(slot as usize).filter(|_| self.home(slot).is_none()) {
-            replacing.lock().push((hash, generation));
-        }
+    /// What replaced objects in the buffer that an entry leads to, if that is not wholly on the device.
+    pub(crate) fn replacing(&self, old: IndexEntry) -> Option<MutexGuard<'_, Replacing>> {
+        let Location::Buffered { slot, .. } = old.location() else { return None };
+        self.replacing.get(slot as usize).filter(|_| self.home(slot).is_none()).map(Mutex::lock)
     }
 
     /// Whether a buffer is not wholly on the device.
@@ -401,6 +399,25 @@ impl Buffers {
         let slot = self.free.lock().pop()?;
         *self.slots[slot as usize].write() = buffer;
         Some(slot)
+    }
+
+    /// Bytes that an open buffer has left; none if it is sealed.
+    pub(crate) fn room_in(&self, slot: u32) -> usize {
+        match &*self.slot(slot).read() {
+            Slot::Open(open) => open.room(),
+            _ => 0,
+        }
+    }
+
+    /// Whether the buffer that an entry names holds this very version.
+    pub(crate) fn holds(&self, entry: IndexEntry, frame: &Frame) -> bool {
+        let Location::Buffered { slot, offset } = entry.location() else { return false };
+        let mut holds = false;
+        self.read(slot, offset as usize * frame::GRAIN, frame.hash, |header, key| {
+            holds = header.generation == frame.header.generation && key == frame.key();
+            false
+        });
+        holds
     }
 
     /// The cluster that holds every byte of this slot, if one does.

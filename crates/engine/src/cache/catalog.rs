@@ -3,6 +3,7 @@
 //! Invariants: an entry and its account change together, the account first where it grows, so that what replaces the
 //! entry subtracts what was added; a slot is given back only when no entry names it.
 
+mod grants;
 mod images;
 mod waiting;
 
@@ -14,7 +15,7 @@ use std::sync::{
 use parking_lot::MutexGuard;
 use picaflor_format::{
     cluster::Row,
-    frame::{self, GRAIN, Header, Kind},
+    frame::{self, GRAIN, Kind},
 };
 
 use crate::{
@@ -173,32 +174,35 @@ impl Catalog {
             _ => return Err(Blocked::Buffers),
         };
         let location = Location::Buffered { slot, offset: (offset / GRAIN) as u32 };
-        let grains = (draft.header.frame_len() / GRAIN) as u32;
         self.large.note(draft.hash, draft.header.kind);
         // The lane is locked, so the buffer cannot be sealed, written and retired before the index names it.
-        let before = self.shared.index_bytes.load(Relaxed);
-        let entered = self.index.put(draft.hash, location, grains, old);
-        if entered == Entered::OldGone {
+        if !self.put_in_memory(draft, location, old) {
             // The caller looks again; if that ends in a refusal, no crash may bring up what was refused.
             if let Slot::Open(open) = &mut *self.buffers.slot(slot).write() {
                 open.take_back();
             }
             return Err(Blocked::Moved);
         }
-        old.inspect(|old| self.buffers.note_replaced(*old, draft.hash, draft.header.generation));
+        Ok(location)
+    }
+
+    /// Enters an object, which is in memory, in the index in place of `old`. False if that was not there any more.
+    pub(crate) fn put_in_memory(&self, draft: &Draft<'_>, location: Location, old: Option<IndexEntry>) -> bool {
+        let grains = (draft.header.frame_len() / GRAIN) as u32;
+        let before = self.shared.index_bytes.load(Relaxed);
+        {
+            // A checkpoint that begins sees both, or neither.
+            let mut replacing = old.and_then(|old| self.buffers.replacing(old));
+            if self.index.put(draft.hash, location, grains, old) == Entered::OldGone {
+                return false;
+            }
+            replacing.iter_mut().for_each(|all| all.push((draft.hash, draft.header.generation)));
+        }
         self.replaced(draft.hash, old);
         if self.shared.index_bytes.load(Relaxed) != before {
             self.shared.shrink_memory();
         }
-        Ok(location)
-    }
-
-    /// Bytes that an open buffer has left; none if it is sealed.
-    pub(crate) fn room_in(&self, slot: u32) -> usize {
-        match &*self.buffers.slot(slot).read() {
-            Slot::Open(open) => open.room(),
-            _ => 0,
-        }
+        true
     }
 
     /// The entry of the object of which a row's frame is the present version, or a copy of that.
@@ -250,13 +254,6 @@ impl Catalog {
             self.placer.add_copy(row.hash, elsewhere);
             self.move_into(slot, row, entry).is_some()
         }
-    }
-
-    /// Whether the buffer that an entry names holds this very version.
-    pub(crate) fn holds(&self, entry: IndexEntry, frame: &Frame) -> bool {
-        let Location::Buffered { slot, offset } = entry.location() else { return false };
-        let same = |header: &Header, key: &[u8]| header.generation == frame.header.generation && key == frame.key();
-        self.buffers.read(slot, offset as usize * GRAIN, frame.hash, same).is_some()
     }
 
     /// An object of this buffer was asked for.

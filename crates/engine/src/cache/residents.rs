@@ -259,10 +259,21 @@ impl Residents {
     }
 
     /// Makes a page resident that was read for an object with this mark, if that was not done, nor its cluster
-    /// reclaimed, meanwhile. Returns whether it is.
-    pub(crate) fn admit_page(self: &Arc<Self>, cluster: u32, read: PageRead, bytes: &Bytes, mark: u64) -> bool {
+    /// granted anew, meanwhile. Returns whether it is.
+    pub(crate) fn admit_page(
+        self: &Arc<Self>,
+        (cluster, granted): (u32, u32),
+        read: PageRead,
+        bytes: &Bytes,
+        mark: u64,
+    ) -> bool {
         let Some((page, len)) = read.page.filter(|_| bytes.len() == read.len) else { return false };
         if !self.make_room_for_a_resident(bytes.len()) || !self.space.pages().claim(cluster, page) {
+            return false;
+        }
+        // As long as a page is resident its cluster is not granted.
+        if self.space.grants.last(cluster) != granted {
+            self.space.pages().release(cluster, page);
             return false;
         }
         // There is no table in a page: frames follow each other.

@@ -5,4 +5,4 @@ pub(crate) mod flush_queue;
 pub(crate) mod journal;
 pub(crate) mod known;
 pub(crate) mod recorder;
-mod unfinished;
+pub(crate) mod unfinished;

@@ -9,7 +9,7 @@ use crate::{cache::buffers::Unfinished, index::Location, read::parts::Parts, wri
 
 /// Which buffers are not wholly on the device, all at one moment: a lane that is not free may be about to number
 /// one, or to replace an object in another. With their clusters, and the journal page that their story begins with.
-pub(super) fn begin(parts: &Parts, appender: &Appender) -> (Begun, Vec<u32>, Option<u64>) {
+pub(crate) fn begin(parts: &Parts, appender: &Appender) -> (Begun, Vec<u32>, Option<u64>) {
     let lanes: Vec<_> = appender.all_lanes().map(|lane| lane.lock()).collect();
     let below = parts.log.next_seq.load(Relaxed);
     let Unfinished { clusters, seqs: unfinished, since, replacing: mut replaced } = parts.catalog.buffers.unfinished();

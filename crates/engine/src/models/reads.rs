@@ -30,7 +30,7 @@ struct Place {
     reading: AtomicU64,
 }
 
-const SOUGHT: Sought = Sought { place: 64, ring: 0 };
+const SOUGHT: Sought = Sought { place: 64, granted: 0, ring: 0 };
 
 impl Place {
     fn read(&self, flight: &InFlight, fault: bool) {

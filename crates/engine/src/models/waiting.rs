@@ -8,9 +8,9 @@ use picaflor_device::{Clock, MemoryDevice};
 use super::{draw, finds, holds, shuttle::thread};
 use crate::{Daemons, Durability, Mode, Options, PutOptions, Store, index::Location};
 
-const KEY: &[u8] = b"moves";
+pub(super) const KEY: &[u8] = b"moves";
 
-fn open() -> Store {
+pub(super) fn open() -> Store {
     let options = Options::on(Arc::new(MemoryDevice::new(3 << 20))).memory(2 << 20).mode(Mode::Cache);
     let store = Store::open(options.durability(Durability::None).with(|options| {
         options.cluster = 64 << 10;
@@ -24,7 +24,7 @@ fn open() -> Store {
     store
 }
 
-fn put(store: &Store, key: &[u8], version: u8) {
+pub(super) fn put(store: &Store, key: &[u8], version: u8) {
     let options = PutOptions::new().neighbour(&b"page"[..]);
     store.put_with(key, &[version; 100], &options).unwrap();
 }

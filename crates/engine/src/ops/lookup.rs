@@ -211,7 +211,10 @@ impl Store {
                 }
                 match entry.location() {
                     Location::OnDisk { grain } => {
-                        return Next::Read(Plan::new(volume, entry, grain, self.deferred().is_over()));
+                        match Plan::new(volume, hash, (entry, grain), self.deferred().is_over()) {
+                            Some(plan) => return Next::Read(plan),
+                            None => continue 'again,
+                        }
                     }
                     Location::Buffered { slot, offset } => {
                         let accept = |header: &Header, key: &[u8]| query.accepts(header, key);
@@ -219,7 +222,7 @@ impl Store {
                         if let Some(frame) = found {
                             query.hit(&shared.counters.hits_buffer);
                             volume.catalog.note_served(slot);
-                            return Next::Found(self.keep(volume, entry, frame));
+                            return Next::Found(self.keep(volume, None, frame));
                         }
                         if volume.catalog.index.find(hash, entry.location()).is_none() {
                             continue 'again;
@@ -257,6 +260,10 @@ impl Store {
                 return Ok(None);
             }
         };
+        if !plan.is_current() {
+            // By now it may be of an older version of this very key.
+            return Ok(None);
+        }
         let at = (plan.grain * GRAIN as u64 - plan.start) as usize;
         let frame = bytes.get(at..).unwrap_or_default();
         let is_asked_for = |header: &Header| query.accepts(header, header.key(frame));
@@ -272,12 +279,14 @@ impl Store {
                 volume.residents.learn_class(plan.grain, &header);
                 let admitted = match plan.page {
                     Some((cluster, read)) if read.page.is_some() => {
-                        volume.residents.admit_page(cluster, read, &bytes, header.mark)
+                        volume.residents.admit_page((cluster, plan.granted), read, &bytes, header.mark)
                     }
-                    Some((_, read)) => volume.residents.admit_neighbours(plan.grain, read.offset, &bytes, &header),
+                    Some((_, read)) => {
+                        volume.residents.admit_neighbours((plan.grain, plan.granted), read.offset, &bytes, &header)
+                    }
                     None => false,
                 };
-                return Ok(Some(self.keep(volume, plan.entry, plan.lift(&bytes, at, hash, header, admitted))));
+                return Ok(Some(self.keep(volume, Some(plan), plan.lift(&bytes, at, hash, header, admitted))));
             }
             Ok(header)
                 if !is_asked_for(&header) && is_entry_of(&volume.catalog, plan.entry, plan.grain, &header, frame) =>
@@ -314,15 +323,15 @@ impl Store {
         }
     }
 
-    /// Lets a found object stay in memory, if its group and the caller want that.
-    fn keep(&self, volume: &Volume, entry: IndexEntry, frame: Frame) -> Arc<Frame> {
+    /// Lets a found object stay in memory, if its group and the caller want that. `plan`: by what it was read.
+    fn keep(&self, volume: &Volume, plan: Option<&Plan>, frame: Frame) -> Arc<Frame> {
         let frame = Arc::new(frame);
         let shared = self.shared();
         // A cluster read moves the entry into memory; anything else that moved it made it another version.
         let current = || {
-            volume.catalog.index.candidates(frame.hash).iter().any(|now| {
-                now.same(entry)
-                    || matches!(now.location(), Location::Buffered { .. }) && volume.catalog.holds(*now, &frame)
+            volume.catalog.index.candidates(frame.hash).iter().any(|now| match now.location() {
+                Location::OnDisk { .. } => plan.is_some_and(|plan| now.same(plan.entry) && plan.is_current()),
+                Location::Buffered { .. } => volume.catalog.buffers.holds(*now, &frame),
             })
         };
         shared.cache_object(&frame, current);

@@ -28,7 +28,6 @@ use crate::{
     cache::buffers::Slot,
     handle::Store,
     index::{IndexEntry, Location},
-    space::Passed,
     volume::Volume,
 };
 
@@ -41,7 +40,8 @@ pub(crate) struct Pass<T> {
     tell: fn(&Header, &[u8]) -> Option<T>,
     volume: usize,
     place: u32,
-    passed: Arc<Passed>,
+    /// The grants of the clusters that were gone through; of a cluster to be looked at again, none.
+    passed: Vec<Option<u32>>,
     /// Where frames lie whose entries led to memory when their cluster was gone through: they may lead back there.
     elsewhere: HashSet<u64>,
     /// What waited for places when the pass over this volume began.
@@ -115,7 +115,7 @@ impl<T> Pass<T> {
             self.waiting = self.all_that_waits(volume);
         } else {
             self.elsewhere.clear();
-            self.passed = volume.space.walked.begin(volume.space.count());
+            self.passed.clear();
         }
     }
 
@@ -127,16 +127,14 @@ impl<T> Pass<T> {
     }
 
     fn cluster(&mut self, volume: &Volume, cluster: u32) -> Vec<T> {
-        // Before it is looked at: what is granted anew meanwhile does not count as gone through.
-        self.passed.set(cluster, true);
         let space = &volume.space;
+        // Before it is looked at: what is granted anew meanwhile does not count as gone through.
+        let granted = space.grants.last(cluster);
         let is_read = space.live.grains(cluster) > 0 && space.state(cluster).is_read();
         // Only a table vouches for all that lies there.
         let sealed = if is_read { volume.medium.sealed(cluster).ok().flatten() } else { None };
         let told = sealed.and_then(|(rows, bytes)| self.rows(volume, cluster, &rows, &bytes));
-        if told.is_none() {
-            self.passed.set(cluster, false);
-        }
+        self.passed.push(told.is_some().then_some(granted));
         told.unwrap_or_default()
     }
 
@@ -187,7 +185,10 @@ impl<T> Pass<T> {
 
     fn is_told(&self, volume: &Volume, entry: IndexEntry) -> bool {
         let Location::OnDisk { grain } = entry.location() else { return false };
-        let has_passed = |cluster| self.passed.has(cluster) && !self.elsewhere.contains(&grain);
+        let has_passed = |cluster: u32| {
+            let granted = self.passed.get(cluster as usize).copied().flatten();
+            granted == Some(volume.space.grants.last(cluster)) && !self.elsewhere.contains(&grain)
+        };
         volume.medium.cluster_of(grain).is_some_and(has_passed)
     }
 

@@ -26,6 +26,7 @@ impl VolumeEnv for Parts {
     }
 
     fn enter(&self, hash: u64, grain: u64, grains: u32, old: Option<IndexEntry>) -> bool {
+        self.catalog.grants().note(grain);
         self.catalog.index.put(hash, Location::OnDisk { grain }, grains, old) != Entered::OldGone
     }
 

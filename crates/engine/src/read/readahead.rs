@@ -34,17 +34,23 @@ impl ReadaheadStats for Residents {
 impl Residents {
     /// Takes in what a read of a cluster, or of the part of it that begins at `base`, brought. Returns whether the
     /// cluster became resident.
-    pub(crate) fn admit_neighbours(self: &Arc<Self>, grain: u64, base: usize, bytes: &Bytes, sought: &Header) -> bool {
+    pub(crate) fn admit_neighbours(
+        self: &Arc<Self>,
+        (grain, granted): (u64, u32),
+        base: usize,
+        bytes: &Bytes,
+        sought: &Header,
+    ) -> bool {
         if self.shared.memory.retention.holds_clusters() {
-            return self.admit_cluster(grain, bytes);
+            return self.admit_cluster((grain, granted), bytes);
         }
-        self.read_ahead(grain, base, bytes, sought);
+        self.read_ahead((grain, granted), base, bytes, sought);
         false
     }
 
     /// Lets those stay in memory, each by itself, that lie in the same cluster as the object at `grain` and belong to
     /// it: what else is in the cluster would take memory from them.
-    pub(crate) fn read_ahead(self: &Arc<Self>, grain: u64, base: usize, bytes: &Bytes, sought: &Header) {
+    fn read_ahead(self: &Arc<Self>, (grain, granted): (u64, u32), base: usize, bytes: &Bytes, sought: &Header) {
         let around = match bytes.len() == self.medium.cluster_len() {
             true => self.sealed(grain, bytes).map(|(cluster, own, rows)| (cluster, own.class, rows)),
             false => self.behind(grain, base, bytes, sought),
@@ -66,7 +72,8 @@ impl Residents {
             let Some(entry) = self.catalog.current_at(row, at) else { continue };
             let frame = self.shared.pool.copy(&frame[..frame::HEADER + header.payload_len()]);
             let frame = Arc::new(Frame::new(row.hash, header, frame).brought_by(&brought));
-            self.shared.cache_object(&frame, || self.catalog.index.find(row.hash, entry.location()).is_some());
+            let is_there = || self.catalog.index.find(row.hash, entry.location()).is_some();
+            self.shared.cache_object(&frame, || is_there() && self.space.grants.last(cluster) == granted);
             count += 1;
         }
         add(&self.shared.counters.neighbours_read, count.into());
@@ -97,13 +104,17 @@ impl Residents {
         (last.seq == header.seq).then_some((cluster, header, rows))
     }
 
-    /// Makes the cluster around `grain` resident, where memory holds clusters, if it was not made so, or reclaimed,
-    /// meanwhile. Returns whether it is.
-    pub(crate) fn admit_cluster(self: &Arc<Self>, grain: u64, bytes: &Bytes) -> bool {
+    /// Makes the cluster around `grain` resident, where memory holds clusters, if it was not made so, reclaimed, or
+    /// granted anew, meanwhile. Returns whether it is.
+    pub(crate) fn admit_cluster(self: &Arc<Self>, (grain, granted): (u64, u32), bytes: &Bytes) -> bool {
         let Some((cluster, header, rows)) = self.sealed(grain, bytes) else { return false };
         // Objects that were to bypass memory are given to the caller, and that is all.
         let passes = header.class == Class::Bypass.short() || !self.make_room_for_a_resident(bytes.len());
         if passes || !self.space.shift(cluster, State::Sealed, State::Busy) {
+            return false;
+        }
+        if self.space.grants.last(cluster) != granted {
+            self.space.shift(cluster, State::Busy, State::Sealed);
             return false;
         }
         let mark = self.medium.hasher.mark(header.seq);

@@ -8,7 +8,8 @@
 //! placement, with an occasional cluster read to keep the measures fresh.
 //!
 //! Invariants: reads of the same place at the same time are one device read ([`InFlight`]); but a read on a thread's
-//! own ring is for that thread's tasks only, so that no other caller depends on its turning the ring.
+//! own ring is for that thread's tasks only, so that no other caller depends on its turning the ring; and none is
+//! joined that may have begun before the place was given to what is sought.
 
 use std::{
     collections::HashMap,
@@ -242,11 +243,12 @@ impl Reader {
     }
 }
 
-/// What makes two reads the same one: what is read, and the ring of the thread whose tasks alone wait for it; 0 for a
-/// read that everybody may wait for.
+/// What makes two reads the same one: what is read, when its place was given last, and the ring of the thread whose
+/// tasks alone wait for it; 0 for a read that everybody may wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sought {
     pub(crate) place: u64,
+    pub(crate) granted: u32,
     pub(crate) ring: u64,
 }
 

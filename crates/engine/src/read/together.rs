@@ -11,70 +11,69 @@ use picaflor_common::KeyHash;
 use picaflor_device::AlignedBuf;
 use picaflor_format::frame::{GRAIN, HEADER, Header, Kind};
 
-use crate::{base::medium::Begun, cache::catalog::Catalog, index::Location, space::Passed};
+use crate::{base::medium::Begun, cache::catalog::Catalog, index::Location, space::Space};
 
 /// Of a frame so much is read: its header, and most keys.
 const HEAD: usize = 512;
 
 /// Beginnings of frames of one volume.
 pub(crate) struct Together {
-    /// By their grains: the cluster, and bytes that begin with the frame.
-    read: HashMap<u64, (u32, Bytes)>,
-    asked: Arc<Passed>,
+    /// By their grains: the cluster, its grant, and bytes that begin with the frame.
+    read: HashMap<u64, (u32, u32, Bytes)>,
+    space: Arc<Space>,
 }
 
 /// What is under way of them.
 pub(crate) struct Asked {
     begun: Begun,
-    /// Of each its grain, its cluster, and what was read before it.
-    wanted: Vec<(u64, u32, usize)>,
-    asked: Arc<Passed>,
+    /// Of each its grain, its cluster, the grant of that, and what was read before it.
+    wanted: Vec<(u64, u32, u32, usize)>,
+    space: Arc<Space>,
 }
 
 impl Together {
     /// The header of the frame at a grain, if that is an object of this key, in one piece. No damage makes another key
     /// of it, so what of the frame was not read need not be.
     pub(crate) fn own(&self, grain: u64, key: &[u8]) -> Option<Header> {
-        let (cluster, bytes) = self.read.get(&grain)?;
+        let (cluster, granted, bytes) = self.read.get(&grain)?;
         let header = Header::decode(bytes).ok().filter(|header| header.kind == Kind::Whole)?;
         let is_own = bytes.get(HEADER..header.meta_start()) == Some(key);
-        (is_own && self.asked.has(*cluster)).then_some(header)
+        (is_own && self.space.grants.last(*cluster) == *granted).then_some(header)
     }
 
     /// Asks for the beginnings of what these keys' entries lead to on the device, where that is clusters.
     pub(crate) fn ask(catalog: &Catalog, hashes: impl Iterator<Item = KeyHash>) -> Asked {
-        let medium = &catalog.medium;
-        let asked = catalog.space.walked.begin(catalog.space.count());
+        let (medium, space) = (&catalog.medium, Arc::clone(&catalog.space));
         let mut wanted = Vec::new();
         for hash in hashes.filter(|_| catalog.places.is_none()) {
             for entry in catalog.index.candidates(hash.short()) {
                 let Location::OnDisk { grain } = entry.location() else { continue };
                 let Some(cluster) = medium.cluster_of(grain) else { continue };
-                asked.set(cluster, true);
+                let granted = space.grants.last(cluster);
                 // Else it was granted anew before that.
                 if catalog.index.find(hash.short(), entry.location()).is_some() {
-                    wanted.push((grain, cluster, entry.grains() as usize * GRAIN));
+                    wanted.push((grain, cluster, granted, entry.grains() as usize * GRAIN));
                 }
             }
         }
         let unit = medium.device.read_unit();
         let at = |grain: u64, cluster| (grain * GRAIN as u64 - medium.map.cluster_start(cluster)) as usize;
-        let places = wanted.iter().map(|&(grain, cluster, len)| {
+        let places = wanted.iter().map(|&(grain, cluster, _, len)| {
             let (at, end) = (at(grain, cluster) / unit * unit, at(grain, cluster) + len.min(HEAD));
             (cluster, at, end.next_multiple_of(unit).min(medium.cluster_len()) - at)
         });
         let begun = medium.batch(places).begin();
-        let wanted = wanted.iter().map(|&(grain, cluster, _)| (grain, cluster, at(grain, cluster) % unit)).collect();
-        Asked { begun, wanted, asked }
+        wanted.iter_mut().for_each(|(grain, cluster, _, len)| *len = at(*grain, *cluster) % unit);
+        Asked { begun, wanted, space }
     }
 }
 
 impl Asked {
     pub(crate) fn wait(self) -> Together {
         let read = self.begun.wait().into_iter().zip(self.wanted);
-        let frame = |(bytes, (grain, cluster, skip)): (Option<AlignedBuf>, _)| {
-            Some((grain, (cluster, bytes?.into_bytes().slice(skip..))))
+        let frame = |(bytes, (grain, cluster, granted, skip)): (Option<AlignedBuf>, _)| {
+            Some((grain, (cluster, granted, bytes?.into_bytes().slice(skip..))))
         };
-        Together { read: read.filter_map(frame).collect(), asked: self.asked }
+        Together { read: read.filter_map(frame).collect(), space: self.space }
     }
 }

@@ -316,16 +316,21 @@ impl Frames {
             return false;
         }
         let owns = |header: &Header, frame: &[u8]| header.manifest(frame).is_some_and(|manifest| manifest.id == key.id);
-        // What cannot be read now, or is gone, may be an owner.
-        let is_owner =
-            |entry: IndexEntry| self.look_at(key.parent as u64, entry, owns).map_or(true, |owns| owns.unwrap_or(true));
-        // So may what moved while it was looked at: by then others may lie where it was.
-        let moved = |entry: IndexEntry| {
-            self.catalog.index.find(key.parent as u64, entry.location()).is_none_or(|now| !now.same(entry))
+        let parent = key.parent as u64;
+        let is_owner = |entry: IndexEntry| {
+            let granted = || match entry.location() {
+                Location::OnDisk { grain } => self.catalog.grants().last(grain),
+                Location::Buffered { .. } => 0,
+            };
+            let before = granted();
+            let leads_there = || self.catalog.index.find(parent, entry.location()).is_some_and(|now| now.same(entry));
+            // What moved meanwhile may be an owner: by now others may lie where it was. So may what cannot be read.
+            !leads_there()
+                || self.look_at(parent, entry, owns).map_or(true, |owns| owns.unwrap_or(true))
+                || !leads_there()
+                || granted() != before
         };
-        let has_owner = || {
-            self.catalog.index.candidates(key.parent as u64).into_iter().any(|entry| is_owner(entry) || moved(entry))
-        };
+        let has_owner = || self.catalog.index.candidates(parent).into_iter().any(is_owner);
         self.streams_open.load(Relaxed) == 0 && !has_owner()
     }
 

@@ -11,13 +11,13 @@
 //! (`docs/FORMAT.md`, "Reclaim and the scan").
 
 mod fill;
+mod grants;
 mod live;
 mod pages;
 mod runs;
 mod seen;
 mod uses;
 mod victim;
-mod walked;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,9 +27,8 @@ use std::{
 
 use parking_lot::Mutex;
 
-pub(crate) use self::walked::Passed;
 pub(crate) use self::{fill::Fill, runs::Promised};
-use self::{live::Live, seen::Seen, uses::Uses, walked::Walked};
+use self::{grants::Grants, live::Live, seen::Seen, uses::Uses};
 use super::region::{Regions, Site};
 
 /// Which free cluster is written next, where objects lie in clusters (Shriver et al. 2001, §3.5).
@@ -100,8 +99,7 @@ pub(crate) struct Space {
     pub(crate) live: Live,
     pub(crate) uses: Uses,
     seen: Seen,
-    /// What a walk over all objects has gone through.
-    pub(crate) walked: Walked,
+    pub(crate) grants: Grants,
     next: NextCluster,
     /// Pages in memory, and clusters that they are of.
     pages_held: [AtomicUsize; 2],
@@ -183,7 +181,7 @@ impl Space {
             live: Live::new(count, cluster_grains),
             uses: if notes_use { Uses::noting(count) } else { Uses::default() },
             seen: Seen::default(),
-            walked: Walked::default(),
+            grants: Grants::new(count),
             next,
             pages_held: Default::default(),
         }
@@ -228,7 +226,7 @@ impl Space {
         }?;
         self.uses.note_access(found);
         clusters.take(found, state);
-        self.walked.forget(found);
+        self.grants.note(found);
         clusters.cursor = (found + 1) % count;
         clusters.written = found;
         clusters.reserved = clusters.reserved.saturating_sub(1);

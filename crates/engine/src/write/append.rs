@@ -109,7 +109,7 @@ impl Appender {
             }
             return Ok(Err(blocked));
         }
-        match self.parts.catalog.room_in(slot) {
+        match self.parts.catalog.buffers.room_in(slot) {
             0 => {}
             empty => self.parts.space.note_end(cluster, empty as u64),
         }
@@ -145,7 +145,7 @@ impl Appender {
         let snug = self.parts.catalog.packs_tightly();
         let fitting = |lane: &Lane| {
             let mut fitting = lane.iter().flatten().copied().filter(|slot| fits(*slot));
-            if snug { fitting.min_by_key(|slot| self.parts.catalog.room_in(*slot)) } else { fitting.next() }
+            if snug { fitting.min_by_key(|slot| self.parts.catalog.buffers.room_in(*slot)) } else { fitting.next() }
         };
         let mut found = fitting(lane);
         if found.is_none() && self.parts.catalog.placer.keeps_apart() && self.compact(lane) {
@@ -154,7 +154,7 @@ impl Appender {
         if let Some(slot) = found {
             return Ok(Ok(slot));
         }
-        let rooms = lane.map(|slot| slot.map(|slot| self.parts.catalog.room_in(slot)));
+        let rooms = lane.map(|slot| slot.map(|slot| self.parts.catalog.buffers.room_in(slot)));
         // An object that does not fit goes to the lane's second buffer while the first still has room
         // worth filling; the fuller of two that cannot take it is sealed.
         let place = match rooms {
@@ -345,7 +345,7 @@ impl Appender {
         );
         let fitting = |lane: usize| {
             let slots = self.lanes[lane].try_lock().map_or([None; 2], |lane| *lane);
-            let rooms = slots.into_iter().flatten().map(|slot| self.parts.catalog.room_in(slot));
+            let rooms = slots.into_iter().flatten().map(|slot| self.parts.catalog.buffers.room_in(slot));
             rooms.filter(|room| *room >= len).min()
         };
         let snuggest = |is_good: &dyn Fn(usize) -> bool| {

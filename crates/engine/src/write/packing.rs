@@ -28,7 +28,7 @@ use crate::{
     base::stats::add,
     cache::buffers::Slot,
     cache::residents::FEWEST,
-    index::{Entered, IndexEntry, Location},
+    index::{IndexEntry, Location},
     read::parts::Parts,
     space::SPARE,
     write::append::Appender,
@@ -162,23 +162,15 @@ impl Packer {
             return Err(if held > 0 { Blocked::Staging } else { Blocked::Space });
         }
         self.parts.shared.reserve_memory(charge, || self.parts.shared.buffer_bytes.fetch_add(charge, Relaxed));
-        let before = self.parts.shared.index_bytes.load(Relaxed);
         let slot = staging.add(&frame, (class, self.parts.shared.memory.next_number()), (promised, old.is_some()));
         let Some(slot) = slot else {
             self.parts.shared.buffer_bytes.fetch_sub(charge, Relaxed);
             return Err(Blocked::Staging);
         };
         let location = Location::Buffered { slot, offset: 0 };
-        let grains = (header.frame_len() / frame::GRAIN) as u32;
-        if self.parts.catalog.index.put(draft.hash, location, grains, old) == Entered::OldGone {
+        if !self.parts.catalog.put_in_memory(draft, location, old) {
             self.parts.catalog.unstage(slot);
             return Err(Blocked::Moved);
-        }
-        let buffers = &self.parts.catalog.buffers;
-        old.inspect(|old| buffers.note_replaced(*old, draft.hash, draft.header.generation));
-        self.parts.catalog.replaced(draft.hash, old);
-        if self.parts.shared.index_bytes.load(Relaxed) != before {
-            self.parts.shared.shrink_memory();
         }
         Ok(())
     }
@@ -301,7 +293,7 @@ impl Packer {
             // Its end, so that most of it stays with the page.
             if cuts
                 && (class != Class::Rest
-                    || self.parts.catalog.room_in(slot) >= self.parts.medium.cluster_len() / WORTH_CUTTING)
+                    || self.parts.catalog.buffers.room_in(slot) >= self.parts.medium.cluster_len() / WORTH_CUTTING)
             {
                 set.objects.iter().rev().for_each(|staged| self.pack_one(slot, staged, set.affinity));
             }

@@ -17,6 +17,7 @@ mod made;
 mod many;
 mod pages;
 mod remembered;
+mod reused;
 mod rotten;
 mod second;
 mod second_buffers;

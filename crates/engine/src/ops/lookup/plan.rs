@@ -27,6 +27,8 @@ pub(crate) struct Plan {
     pub(super) volume: Arc<Volume>,
     pub(super) entry: IndexEntry,
     pub(super) grain: u64,
+    /// When that place was given last, as of before the entry was seen to lead there.
+    pub(super) granted: u32,
     pub(super) extent: Extent,
     pub(super) start: u64,
     pub(super) len: usize,
@@ -35,13 +37,25 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// `neighbours`: whether more than the object may be read.
-    pub(super) fn new(volume: &Arc<Volume>, entry: IndexEntry, grain: u64, neighbours: bool) -> Self {
+    /// For an entry of this hash; `None` if it leads there no more. `neighbours`: whether more than the object may be
+    /// read.
+    pub(super) fn new(
+        volume: &Arc<Volume>,
+        hash: u64,
+        (entry, grain): (IndexEntry, u64),
+        neighbours: bool,
+    ) -> Option<Self> {
+        let granted = volume.catalog.grants().last(grain);
+        volume.catalog.index.find(hash, entry.location())?;
+        Some(Self::granted(volume, (entry, grain, granted), neighbours))
+    }
+
+    fn granted(volume: &Arc<Volume>, (entry, grain, granted): (IndexEntry, u64, u32), neighbours: bool) -> Self {
         if let Some(places) = &volume.catalog.places {
             let (start, end) = places.range_of(grain, entry.grains());
             let volume = Arc::clone(volume);
             let (extent, len) = (Extent::Object, (end - start) as usize);
-            return Self { volume, entry, grain, extent, start, len, page: None };
+            return Self { volume, entry, grain, granted, extent, start, len, page: None };
         }
         let offset = grain * GRAIN as u64;
         let cluster = volume.medium.cluster_of(grain).unwrap_or(0);
@@ -67,7 +81,7 @@ impl Plan {
                 (start, (end.next_multiple_of(unit).min(cluster_end) - start) as usize, None)
             }
         };
-        Self { volume: Arc::clone(volume), entry, grain, extent, start, len, page }
+        Self { volume: Arc::clone(volume), entry, grain, granted, extent, start, len, page }
     }
 
     /// Whether it is a file that is to be read: a folder knows no requests.
@@ -97,7 +111,12 @@ impl Plan {
             Extent::Cluster if self.is_window() => self.grain << 1 | 1 | WINDOW,
             Extent::Cluster => self.start << 1 | 1,
         };
-        Sought { place, ring }
+        Sought { place, granted: self.granted, ring }
+    }
+
+    /// Whether the entry leads to what was read, if it leads there still.
+    pub(super) fn is_current(&self) -> bool {
+        self.volume.catalog.grants().last(self.grain) == self.granted
     }
 
     fn count(&self) {

@@ -116,7 +116,7 @@ impl Runs<'_> {
         }
         for id in &ids {
             clusters.take(*id, State::Busy);
-            self.0.walked.forget(*id);
+            self.0.grants.note(*id);
         }
         clusters.in_runs += wanted;
         clusters.has_runs = true;
