@@ -1,4 +1,5 @@
-//! Rounds of `kill -9` over all presets, short; the long ones are run by hand. And the breaks that they must notice.
+//! Rounds of `kill -9` over all presets, and a soak, both so short that they show only that they look at anything:
+//! `scripts/test` runs longer ones, optimized, with the breaks that they must notice.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on must stop")]
 
 use std::{
@@ -29,19 +30,12 @@ fn no_preset_breaks_a_promise_when_its_process_is_killed() {
     // On a machine with much else to do no process keeps time to a quarter of a second.
     let grace = ["--grace", "2000"];
     let (done, said) =
-        rounds(&[&["--rounds", "64", "--kills", "4", "--jobs", "2", "--keep-going"], &grace[..]].concat());
+        rounds(&[&["--rounds", "16", "--kills", "3", "--jobs", "2", "--keep-going"], &grace[..]].concat());
     println!("{said}");
     assert_eq!(done.status.code(), Some(0), "{said}");
     assert!(said.contains("kills on 16 stores"), "every row of the table had a store: {said}");
-    assert!(number(&said, " kills on") >= 40 && number(&said, " of them durable") > 500, "{said}");
-    assert!(number(&said, " of them due") > 500, "{said}");
-}
-
-#[test]
-fn every_break_is_noticed() {
-    let (done, said) = rounds(&["--canary"]);
-    assert_eq!(done.status.code(), Some(1), "{said}");
-    assert!(said.matches(": noticed").count() == 8 && !said.contains("NOT noticed"), "{said}");
+    assert!(number(&said, " kills on") >= 10 && number(&said, " of them durable") > 100, "{said}");
+    assert!(number(&said, " of them due") > 100, "{said}");
 }
 
 #[test]
@@ -74,7 +68,7 @@ fn picaflor() -> PathBuf {
 }
 
 #[test]
-fn a_soak_finds_nothing_but_what_is_broken_on_purpose() {
+fn a_soak_asks_purges_restarts_and_loses_its_device() {
     let picaflor = picaflor();
     let hours = |seconds: f64| (seconds / 3600.0).to_string();
     let soak = ["--proxy", picaflor.to_str().unwrap(), "--rate", "200", "--keys", "1500", "--capacity", "64"];
@@ -86,9 +80,6 @@ fn a_soak_finds_nothing_but_what_is_broken_on_purpose() {
     assert_eq!(done.status.code(), Some(0), "{said}");
     assert!(said.contains("noticed after") && said.contains("the proxy restarted"), "its device failed: {said}");
     assert!(number(&said, " whole bodies") > 100 && number(&said, " purged") > 3, "{said}");
-    let (done, said) = rounds(&[&soak[..], &["--canary", "--soak", &hours(60.0)]].concat());
-    assert_eq!(done.status.code(), Some(1), "{said}");
-    assert!(said.matches(": noticed").count() == 5 && !said.contains("NOT noticed"), "{said}");
     let (done, said) = rounds(&["--soak", "1"]);
     assert!(done.status.code() == Some(2) && said.contains("needs --proxy"), "{said}");
 }
