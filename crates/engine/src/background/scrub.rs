@@ -114,9 +114,7 @@ impl Scrubber {
                 places.verify(&self.parts, cluster);
                 add(&self.parts.shared.counters.clusters_scrubbed, 1);
             }
-            None if cluster < self.parts.space.count() && self.parts.space.state(cluster).is_read() => {
-                self.verify_cluster(cluster);
-            }
+            None if cluster < self.parts.space.count() => self.verify_cluster(cluster),
             None => {}
         }
         if !more {
@@ -197,7 +195,10 @@ impl Scrubber {
     }
 
     fn verify_cluster(&self, cluster: u32) {
-        let Some(bytes) = self.parts.medium.read_cluster(cluster) else { return };
+        let granted = self.parts.space.grants.last(cluster);
+        // In this order: it may have been granted before that, and not be written yet.
+        let is_read = self.parts.space.state(cluster).is_read();
+        let Some(bytes) = is_read.then(|| self.parts.medium.read_cluster(cluster)).flatten() else { return };
         add(&self.parts.shared.counters.clusters_scrubbed, 1);
         let Ok(found) = self.parts.medium.last_use(cluster, None, BLOCK) else { return };
         let untold = self.known.is_untold(&self.parts.space, cluster, &found);
@@ -214,10 +215,13 @@ impl Scrubber {
                 Ok(_) => continue,
                 Err(_) => Departure::Damaged,
             };
-            // The cluster may have been reclaimed since it was read.
-            if !self.parts.space.state(cluster).is_read() || !self.parts.catalog.drop_entry(row.hash, entry) {
+            // With the lock no other version of the key comes to lie there behind the look.
+            let stripe = self.parts.shared.lock_key(row.hash);
+            let is_there = self.parts.space.grants.last(cluster) == granted;
+            if !is_there || !self.parts.catalog.drop_entry(row.hash, entry) {
                 continue;
             }
+            drop(stripe);
             if why == Departure::Damaged {
                 add(&self.parts.shared.counters.damaged, 1);
                 if let Some(header) = Header::of_damaged(frame) {

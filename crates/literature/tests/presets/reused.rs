@@ -4,6 +4,7 @@
 use std::{
     future::Future,
     io,
+    ops::Range,
     pin::pin,
     sync::{Arc, Mutex},
     task::{Context, Poll, Waker},
@@ -18,6 +19,7 @@ use picaflor::{
 use crate::common::{IN_PLACE, MIB, body, by_hand, key, plain};
 
 const KEY: &[u8] = b"again and again";
+const CLUSTER: u64 = 64 << 10;
 /// More than half of a cluster, so that each lies at the beginning of one.
 const LEN: usize = 40_000;
 /// After so many puts of it it has come to lie where it lay.
@@ -29,11 +31,22 @@ const OTHERS: u64 = 60;
 /// A read that was made, and has not come back.
 type Under = (Done, io::Result<AlignedBuf>);
 
+/// What is done behind a read of these bytes of the device.
+type Behind = (Range<u64>, Box<dyn FnOnce() + Send>);
+
 /// Holds back the answers to reads while it is told to.
 struct Late {
     inner: MemoryDevice,
     holds: Mutex<bool>,
     held: Mutex<Vec<Under>>,
+    behind: Mutex<Option<Behind>>,
+}
+
+impl Late {
+    fn new() -> Arc<Self> {
+        let inner = MemoryDevice::new(8 * MIB);
+        Arc::new(Self { inner, holds: Mutex::default(), held: Mutex::default(), behind: Mutex::default() })
+    }
 }
 
 impl Device for Late {
@@ -46,7 +59,10 @@ impl Device for Late {
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.inner.read(offset, buf)
+        self.inner.read(offset, buf)?;
+        let behind = self.behind.lock().unwrap().take_if(|(of, _)| *of == (offset..offset + buf.len() as u64));
+        behind.into_iter().for_each(|(_, act)| act());
+        Ok(())
     }
 
     fn write(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
@@ -107,7 +123,7 @@ fn come_back(store: &Store, there: &[Extent], others: u64) -> Option<u64> {
 
 /// What gets of later found of the versions before; `None` if it did not come to lie there again.
 fn read_across(preset: &str) -> Option<Vec<&'static str>> {
-    let device = Arc::new(Late { inner: MemoryDevice::new(8 * MIB), holds: Mutex::default(), held: Mutex::default() });
+    let device = Late::new();
     let options = || by_hand(preset, device.clone()).mode(Mode::Cache);
     if options().wants_folder() {
         return None;
@@ -154,4 +170,32 @@ fn what_a_read_brings_of_a_place_that_was_given_anew_is_given_to_no_later_get() 
     let (kept, lost): (Vec<_>, Vec<_>) = came.partition(|(_, old)| old.is_empty());
     assert!(lost.is_empty(), "versions before are found: {lost:?}; not by {kept:?}");
     assert!(kept.len() >= 5, "the place was given anew by these only: {kept:?}");
+}
+
+#[test]
+fn the_scrubber_drops_nothing_that_came_to_lie_where_it_read_damage() {
+    let device = Late::new();
+    let options = || by_hand("picaflor", device.clone()).mode(Mode::Cache);
+    let store = Store::open(options()).unwrap();
+    put(&store, KEY, 1);
+    (0..OTHERS).for_each(|other| put(&store, &key(other), 1));
+    store.checkpoint().unwrap();
+    let there = place(&store).unwrap();
+    // A crash, for then the scrubber looks at everything; and damage.
+    std::mem::forget(store);
+    let (block, at) = (4096, there[0].offset / 4096 * 4096 + 8192);
+    device.write(at, &vec![9; block]).unwrap();
+
+    let store = Store::open(options()).unwrap();
+    let cluster = at / CLUSTER * CLUSTER;
+    let (last, other) = (Arc::new(Mutex::new(None)), store.clone());
+    let came = Arc::clone(&last);
+    let come_back = move || *came.lock().unwrap() = come_back(&other, &there, OTHERS);
+    *device.behind.lock().unwrap() = Some((cluster..cluster + CLUSTER, Box::new(come_back)));
+    for _ in 0..1000 {
+        store.step().unwrap();
+    }
+    let version = last.lock().unwrap().expect("it came to lie there while the scrubber looked");
+    let found = store.get(KEY).unwrap().map(|object| object.body().unwrap());
+    assert!(found.is_some_and(|found| found == body(version, LEN)), "the new version is gone");
 }
