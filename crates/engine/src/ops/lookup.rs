@@ -318,7 +318,9 @@ impl Store {
         if volume.catalog.index.find(hash, plan.entry.location()).is_some() {
             query.why = why;
             query.passed.push(plan.entry);
-            let may_drop = !self.shared().options.read_only && self.deferred().is_over();
+            // With the lock no other version of the key comes to lie there behind the look.
+            let stripe = self.shared().try_lock_key(hash).filter(|_| plan.is_current());
+            let may_drop = stripe.is_some() && !self.shared().options.read_only && self.deferred().is_over();
             query.dropped |= may_drop && volume.catalog.drop_entry(hash, plan.entry);
         }
     }
