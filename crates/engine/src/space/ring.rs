@@ -143,9 +143,8 @@ struct Clusters {
 }
 
 impl Space {
-    /// Memory that a cluster's state, page, count of live grains, their weight and the number of its grants take.
-    pub(crate) const BYTES_PER_CLUSTER: u64 =
-        (size_of::<State>() + size_of::<u64>()) as u64 + Live::BYTES_PER_CLUSTER + Grants::BYTES_PER_CLUSTER;
+    /// Memory that a cluster's state, page, count of live grains and their weight take.
+    pub(crate) const BYTES_PER_CLUSTER: u64 = (size_of::<State>() + size_of::<u64>()) as u64 + Live::BYTES_PER_CLUSTER;
     /// What the second takes from which its age counts, where that is noted.
     pub(crate) const BYTES_PER_AGING_CLUSTER: u64 = Uses::BYTES_PER_AGE;
     /// The same as the first, where it is also noted when each was used.

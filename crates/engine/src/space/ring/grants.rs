@@ -12,8 +12,6 @@ const SHARED: u32 = 4096;
 pub(crate) struct Grants(Box<[AtomicU32]>);
 
 impl Grants {
-    pub(super) const BYTES_PER_CLUSTER: u64 = size_of::<AtomicU32>() as u64;
-
     pub(super) fn new(clusters: u32) -> Self {
         Self((0..clusters.max(SHARED)).map(|_| AtomicU32::new(0)).collect())
     }
