@@ -1,5 +1,5 @@
-//! Rounds of `kill -9` over all presets, and a soak, both so short that they show only that they look at anything:
-//! `scripts/test` runs longer ones, optimized, with the breaks that they must notice.
+//! Rounds of `kill -9` over all presets, and a soak, both short: they show that these look at anything. `scripts/test`
+//! runs them optimized, too, and with each break that they must notice; the long ones are run by hand.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on must stop")]
 
 use std::{

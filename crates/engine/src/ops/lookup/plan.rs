@@ -47,15 +47,11 @@ impl Plan {
     ) -> Option<Self> {
         let granted = volume.catalog.grants().last(grain);
         volume.catalog.index.find(hash, entry.location())?;
-        Some(Self::granted(volume, (entry, grain, granted), neighbours))
-    }
-
-    fn granted(volume: &Arc<Volume>, (entry, grain, granted): (IndexEntry, u64, u32), neighbours: bool) -> Self {
         if let Some(places) = &volume.catalog.places {
             let (start, end) = places.range_of(grain, entry.grains());
             let volume = Arc::clone(volume);
             let (extent, len) = (Extent::Object, (end - start) as usize);
-            return Self { volume, entry, grain, granted, extent, start, len, page: None };
+            return Some(Self { volume, entry, grain, granted, extent, start, len, page: None });
         }
         let offset = grain * GRAIN as u64;
         let cluster = volume.medium.cluster_of(grain).unwrap_or(0);
@@ -81,7 +77,7 @@ impl Plan {
                 (start, (end.next_multiple_of(unit).min(cluster_end) - start) as usize, None)
             }
         };
-        Self { volume: Arc::clone(volume), entry, grain, granted, extent, start, len, page }
+        Some(Self { volume: Arc::clone(volume), entry, grain, granted, extent, start, len, page })
     }
 
     /// Whether it is a file that is to be read: a folder knows no requests.
