@@ -40,7 +40,7 @@ kinds! {
     Busy = 5,
     /// Room could not be made in time.
     NoCleanSpace = 6,
-    /// The index has used its memory.
+    /// The index has used its memory, or its checkpoints would no longer fit on the device.
     IndexFull = 7,
     /// Opened for reading only.
     ReadOnly = 8,

@@ -156,12 +156,15 @@ impl Room {
         index || self.checkpoints_are_above(eighths)
     }
 
-    /// Whether three checkpoints of the table would take more than this part of the clusters kept for them. Where
-    /// objects lie in clusters, whether the directory of one, two thirds of it for the parts, would not fit in its own.
+    /// Whether images of the table have this part of the bytes, or more, of which three checkpoints take all clusters
+    /// kept for them. Where objects lie in clusters, whether the directory of one, two thirds of it for the parts,
+    /// would not fit in its own.
     pub(crate) fn checkpoints_are_above(&self, eighths: u64) -> bool {
-        let parts = || u64::from(self.parts.residents.checkpoint_clusters());
+        let residents = &self.parts.residents;
+        let parts = || u64::from(residents.checkpoint_clusters());
         match self.parts.catalog.places {
-            Some(_) => 3 * parts() * 8 > u64::from(self.parts.space.count()) * eighths,
+            // By bytes: where clusters are few, the step from one number of them to the next is all there is.
+            Some(_) => 3 * residents.clusters_of(residents.checkpoint_bytes() * 8 / eighths) > self.parts.space.count(),
             None => {
                 let room = self.parts.medium.cluster_len() as u64;
                 // Far from it there is no need to count.

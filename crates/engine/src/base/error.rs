@@ -129,7 +129,7 @@ pub enum Refusal {
     Busy,
     /// Reclaim could not make room in time.
     NoCleanSpace,
-    /// The index has reached its share of the memory given.
+    /// The index has reached its share of the memory given, or its checkpoints would no longer fit on the device.
     IndexFull,
     /// The store was opened for reading only.
     ReadOnly,

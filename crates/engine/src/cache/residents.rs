@@ -246,10 +246,17 @@ impl Residents {
 
     /// Clusters that one checkpoint may need.
     pub(crate) fn checkpoint_clusters(&self) -> u32 {
-        let cluster = self.medium.cluster_len();
-        let bytes = self.image_bytes() + self.shared.pins.image_bytes() + Begun::room(cluster) as u64;
-        // An eighth more for what is put while it is being taken.
-        let parts = bytes / room(cluster) as u64;
+        self.clusters_of(self.checkpoint_bytes())
+    }
+
+    /// Bytes that a checkpoint keeps.
+    pub(crate) fn checkpoint_bytes(&self) -> u64 {
+        self.image_bytes() + self.shared.pins.image_bytes() + Begun::room(self.medium.cluster_len()) as u64
+    }
+
+    /// Clusters that a checkpoint of so many bytes may need: an eighth more for what is put while it is being taken.
+    pub(crate) fn clusters_of(&self, bytes: u64) -> u32 {
+        let parts = bytes / room(self.medium.cluster_len()) as u64;
         (parts + parts / 8) as u32 + 2
     }
 

@@ -74,6 +74,20 @@ fn a_cache_of_more_objects_than_memory_can_index_stays_nearly_as_full() {
 }
 
 #[test]
+fn a_cache_too_small_for_checkpoints_of_many_objects_lets_some_leave_before_it_refuses_one() {
+    for preset in IN_PLACE {
+        let options = by_hand(preset, memory(8 * MIB, 4096)).mode(Mode::Cache).memory(4 * MIB);
+        let store = Store::open(options).unwrap();
+        for i in 0..8000 {
+            store.put(&key(i), &body(i, 100)).unwrap_or_else(|error| panic!("{preset} {i}: {error}"));
+            store.step().unwrap();
+        }
+        let there = (0..8000).filter(|i| read(&store, &key(*i)).is_some()).count();
+        assert!((1000..4000).contains(&there), "{preset}: {there}");
+    }
+}
+
+#[test]
 fn a_store_says_that_it_is_full_and_takes_more_once_something_is_deleted() {
     for preset in IN_PLACE {
         let store = Store::open(by_hand(preset, memory(4 * MIB, 512))).unwrap();

@@ -65,7 +65,9 @@ fn write(store: &Store, mode: Mode, owner: u64) -> Vec<u64> {
                 };
                 match put {
                     Ok(()) => *version = next,
-                    Err(Error::Full { .. } | Error::Refused(Refusal::NoCleanSpace | Refusal::Busy)) => {}
+                    Err(Error::Full { .. }) => {}
+                    // The last where these threads are ahead of the one that lets objects leave.
+                    Err(Error::Refused(Refusal::NoCleanSpace | Refusal::Busy | Refusal::IndexFull)) => {}
                     Err(error) => panic!("{error}"),
                 }
                 next += 1;
