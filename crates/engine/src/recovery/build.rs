@@ -97,10 +97,9 @@ pub(super) fn build(
     let cluster = u64::from(map.cluster);
     let count = map.cluster_count();
     let threshold = if superblock.threshold == 0 { THRESHOLD } else { superblock.threshold };
-    let packs = lets_wait(shared.preset.placement, options.mode);
     let notes_use = shared.preset.eviction(options.mode) == Eviction::LruCluster;
+    let packs = lets_wait(shared.preset.placement, options.mode).then_some(options.pack_order);
     let divides = shared.preset.has_pages();
-    let ages = options.cluster_age.limit().is_some();
     validate::count_tables(options, &shared.index_bytes, &found.place, superblock.segment_bits, count)?;
     let space = Space::new(
         if shared.preset.layout == LayoutKind::Ring { count } else { map.in_place().0 },
@@ -108,7 +107,8 @@ pub(super) fn build(
         (options.next_cluster, options.groups),
         notes_use,
     );
-    let space = Arc::new(if ages { space.aging_from(shared.second()) } else { space });
+    let space = if matches!(shared.preset.layout, LayoutKind::Places(_)) { space.with_places() } else { space };
+    let space = Arc::new(if options.cluster_age.limit().is_some() { space.aging_from(shared.second()) } else { space });
     let medium = Arc::new(Medium {
         number,
         place: found.place,
@@ -148,7 +148,7 @@ pub(super) fn build(
         index,
         large: Large::new(if divides { count } else { 0 }, told_apart_by),
         space: Arc::clone(&space),
-        buffers: Buffers::new(slots, shared.memory.retention.holds_clusters(), packs.then_some(options.pack_order)),
+        buffers: Buffers::new(slots, shared.memory.retention.holds_clusters(), packs),
         placer,
         places,
         tight: AtomicU64::new(u64::MAX),

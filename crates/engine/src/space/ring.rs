@@ -143,8 +143,11 @@ struct Clusters {
 }
 
 impl Space {
-    /// Memory that a cluster's state, page, count of live grains and their weight take.
-    pub(crate) const BYTES_PER_CLUSTER: u64 = (size_of::<State>() + size_of::<u64>()) as u64 + Live::BYTES_PER_CLUSTER;
+    /// Memory that a cluster's state, page, number of grants, count of live grains and their weight take.
+    pub(crate) const BYTES_PER_CLUSTER: u64 =
+        (size_of::<State>() + size_of::<u64>()) as u64 + Grants::BYTES + Live::BYTES_PER_CLUSTER;
+    /// What the numbers of grants of places take.
+    pub(crate) const BYTES_OF_PLACES: u64 = Grants::SHARED_BYTES;
     /// What the second takes from which its age counts, where that is noted.
     pub(crate) const BYTES_PER_AGING_CLUSTER: u64 = Uses::BYTES_PER_AGE;
     /// The same as the first, where it is also noted when each was used.
@@ -185,6 +188,12 @@ impl Space {
             next,
             pages_held: Default::default(),
         }
+    }
+
+    /// Where objects have places of their own, these are what is granted.
+    pub(crate) fn with_places(mut self) -> Self {
+        self.grants = Grants::of_places();
+        self
     }
 
     /// Notes ages too: those of what is there count from this second.

@@ -6,14 +6,25 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-/// Numbers at the least: places of objects, which are many, share them.
+/// Numbers that places of objects, which are many, share.
 const SHARED: u32 = 4096;
 
 pub(crate) struct Grants(Box<[AtomicU32]>);
 
 impl Grants {
+    /// Memory that each number takes.
+    pub(super) const BYTES: u64 = size_of::<AtomicU32>() as u64;
+    /// Memory of those that places share.
+    pub(super) const SHARED_BYTES: u64 = SHARED as u64 * Self::BYTES;
+
+    /// Of clusters, of which each has its own.
     pub(super) fn new(clusters: u32) -> Self {
-        Self((0..clusters.max(SHARED)).map(|_| AtomicU32::new(0)).collect())
+        Self((0..clusters).map(|_| AtomicU32::new(0)).collect())
+    }
+
+    /// Of places.
+    pub(super) fn of_places() -> Self {
+        Self::new(SHARED)
     }
 
     fn of(&self, place: u32) -> &AtomicU32 {
