@@ -245,7 +245,7 @@ async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, begun: &Beg
             // One that is to be confirmed each time as it is need not be written each time.
             if policy.lifetime > 0 || !policy.no_cache {
                 let new = Fresh { fields: &fields, policy, received };
-                written = Some(keep::freshen(proxy, &job.target.key, begun, stale, &new, &job.hints));
+                written = keep::freshen(proxy, &job.target.key, begun, stale, &new, &job.hints).await;
             }
             policy
         }
@@ -416,8 +416,8 @@ async fn ended(job: &Job, streamed: Result<Keeper, Broken>, began: tokio::time::
     let result = keeper.finish(&job.fill).await;
     if let Err(why) = result {
         counters.not_stored.one(why);
-        // What clients were given is newer. A store that failed goes on with what it has.
-        if proxy.store.failures().is_empty() {
+        // What clients were given is newer, mostly. A store that failed goes on with what it has.
+        if why != NotStored::Superseded && proxy.store.failures().is_empty() {
             drop_stale(job, why).await;
         }
     }

@@ -8,15 +8,21 @@
 //! when the fetch began, see `purge`.
 
 use picaflor::{Error, Expiry, PutOptions, PutStream, Store};
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::Poll,
+};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, header};
 
 use crate::{
+    clock::unix_millis,
     config::CacheConfig,
     fill::Fill,
-    head::{self, Index, Note},
+    head::{self, Index, Note, Stored, decode},
     key, lookup,
     lookup::Hit,
     proxy::{Proxy, Worker},
@@ -161,7 +167,7 @@ impl Keeper {
         let Self { worker, url_key, head, begun, tags, variant, options, len, way, .. } = self;
         let proxy = worker.proxy.clone();
         let indexes = proxy.purges.index_of(&url_key).lock().await;
-        let old = lookup::index(&proxy.store, &url_key).await;
+        let Stays { index: old, is_newer } = stays(&proxy.store, &url_key, &head).await;
         let max = proxy.config.cache.max_variants;
         let key = &head.key;
         let is_gone = || proxy.purges.check(&url_key, begun.seq, tags.iter().copied()) == Validity::Gone;
@@ -170,6 +176,7 @@ impl Keeper {
         }
         match way {
             Way::Off(why) => return Err(why),
+            _ if is_newer => return Err(NotStored::Superseded),
             Way::Gathering => {
                 let body = concat(&fill.whole().ok_or(NotStored::StoreFailed)?);
                 let durable = proxy.store.begin_put(key, &body, &options);
@@ -196,6 +203,37 @@ impl Keeper {
         worker.counters.stored_bytes.add(len);
         Ok(())
     }
+}
+
+/// What is stored of a URL when a response of it is complete.
+struct Stays {
+    index: Option<Index>,
+    /// It came after the head of that response did, whose body took longer (RFC 9111 4: the most recent one is used).
+    is_newer: bool,
+}
+
+/// By the holder of the URL's lock.
+async fn stays(store: &Store, url_key: &[u8], head: &FillHead) -> Stays {
+    let now = unix_millis();
+    // One of a time that is still to come was stored before the clock was set.
+    let newer = |stored: &Stored| match stored {
+        Stored::Response(stored) => (head.received + 1..=now).contains(&stored.received),
+        _ => false,
+    };
+    // A slice is of one version of its object.
+    let may_be_newer = !key::is_slice(&head.key);
+    let Some((object, _)) = lookup::object(store, url_key).await else { return Stays { index: None, is_newer: false } };
+    let Stored::Vary(index) = &*object.decoded(decode) else {
+        return Stays { index: None, is_newer: may_be_newer && newer(&object.decoded(decode)) };
+    };
+    // The same variant, or the one that came last.
+    let last = || index.variants.last().map(|hash| key::variant(url_key, *hash));
+    let other = if head.key == url_key { last() } else { Some(head.key.clone()) };
+    let other = match other.filter(|_| may_be_newer) {
+        Some(other) => lookup::object(store, &other).await,
+        None => None,
+    };
+    Stays { index: Some(index.clone()), is_newer: other.is_some_and(|(other, _)| newer(&other.decoded(decode))) }
 }
 
 /// What is left to do when the index of a URL's variants is in the store: by the holder of the URL's lock. It may
@@ -275,38 +313,48 @@ pub(crate) struct Fresh<'a> {
     pub(crate) received: u64,
 }
 
-/// Writes the fields that a 304 brought: a small object anew, a large one's beside it. Until the future ends the answer
-/// may not be in the store; what a crash takes of it is the confirmation, and the origin will give it again.
-pub(crate) fn freshen(
-    proxy: &Proxy,
+/// Writes the fields that a 304 brought: a small object anew, a large one's beside it; nothing if another response has
+/// taken its place meanwhile. What has to wait, for the URL's lock or for the device, is returned: until that ends the
+/// answer may not be in the store. What a crash takes of it is the confirmation, and the origin will give it again.
+pub(crate) async fn freshen(
+    proxy: &Arc<Proxy>,
     url_key: &[u8],
     begun: &Begun,
     old: &Hit,
     new: &Fresh<'_>,
     hints: &Hints,
-) -> impl Future<Output = ()> + Send + 'static + use<> {
-    let place = match (old.head.slicing, old.object.body_in_memory()) {
-        (Some(slicing), _) => head::Body::Sliced(slicing),
-        (None, Some(_)) => head::Body::Here,
-        (None, None) => head::Body::Of(old.object.generation()),
+) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+    let generation = old.object.generation();
+    let (body, place) = match (old.head.slicing, old.object.body_in_memory()) {
+        (Some(slicing), body) => (body, head::Body::Sliced(slicing)),
+        (None, Some(body)) => (Some(body), head::Body::Here),
+        (None, None) => (None, head::Body::Of(generation)),
     };
-    let (seq, may_store) = (begun.seq, begun.may_store());
-    let metadata = tags::of(new.fields, url_key).ok().filter(|_| may_store).and_then(|tags| {
-        let note = Note { policy: &new.policy, received: new.received, seq, tags: &tags };
-        let metadata = head::encode(old.head.status, new.fields, &note, place);
-        let is_gone = proxy.purges.check(url_key, seq, tags.iter().copied()) == Validity::Gone;
-        (metadata.len() <= head::MAX && !is_gone).then_some(metadata)
-    });
-    let written = metadata.map(|metadata| {
-        let options = hints.options(metadata, expiry(new.fields, &new.policy, &proxy.config.cache));
-        match old.object.body_in_memory() {
-            Some(body) => proxy.store.begin_put(&old.key, &body, &options),
-            None => proxy.store.begin_put(&key::newer_head(&old.key), b"", &options),
-        }
-    });
-    async move {
-        if let Some(written) = written {
-            let _ = written.await;
-        }
+    let tags = tags::of(new.fields, url_key).ok().filter(|_| begun.may_store())?;
+    let seq = begun.seq;
+    let note = Note { policy: &new.policy, received: new.received, seq, tags: &tags };
+    let metadata = head::encode(old.head.status, new.fields, &note, place);
+    if metadata.len() > head::MAX {
+        return None;
     }
+    let options = hints.options(metadata, expiry(new.fields, &new.policy, &proxy.config.cache));
+    let (proxy, url_key, key) = (proxy.clone(), url_key.to_vec(), old.key.clone());
+    let mut written = Box::pin(async move {
+        let _turn = proxy.purges.index_of(&url_key).lock().await;
+        let put = match body {
+            Some(body) => {
+                let stored = lookup::object(&proxy.store, &key).await;
+                let is_there = stored.is_some_and(|(stored, _)| stored.generation() == generation);
+                is_there.then_some((key, body))
+            }
+            // It names the object to which it belongs.
+            None => Some((key::newer_head(&key), Bytes::new())),
+        };
+        let is_gone = || proxy.purges.check(&url_key, seq, tags.iter().copied()) == Validity::Gone;
+        if let Some((key, body)) = put.filter(|_| !is_gone()) {
+            let _ = proxy.store.begin_put(&key, &body, &options).await;
+        }
+    });
+    let is_written = poll_fn(|context| Poll::Ready(written.as_mut().poll(context).is_ready())).await;
+    (!is_written).then_some(written)
 }

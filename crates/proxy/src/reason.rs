@@ -86,6 +86,8 @@ reasons! {
         FreshStays => "fresh-stays",
         /// An unsafe method or a purge touched the URL during the fetch.
         Invalidated => "invalidated",
+        /// What is stored came after this response's head.
+        Superseded => "superseded",
         /// The store declined.
         StoreRefused => "store-refused",
         /// The store failed.

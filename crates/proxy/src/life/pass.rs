@@ -138,11 +138,12 @@ impl Ask {
         match self.target.action.admit(&exchange, &proxy.config.cache) {
             Ok(policy) => {
                 let new = keep::Fresh { fields: &fields, policy, received };
-                let written = keep::freshen(proxy, &self.target.key, &begun, hit, &new, &self.hints());
-                drop(tokio::spawn(async move {
-                    written.await;
-                    drop(begun);
-                }));
+                if let Some(written) = keep::freshen(proxy, &self.target.key, &begun, hit, &new, &self.hints()).await {
+                    drop(tokio::spawn(async move {
+                        written.await;
+                        drop(begun);
+                    }));
+                }
             }
             // An answer to one client's credentials says nothing of what everybody gets.
             Err(NotStored::Authorization) => {}

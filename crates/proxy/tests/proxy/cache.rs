@@ -145,6 +145,36 @@ fn a_head_that_differs_drops_what_is_stored() {
 }
 
 #[test]
+fn a_head_that_comes_late_does_not_bring_back_what_was_replaced() {
+    let (version, door) = (Arc::new(AtomicUsize::new(1)), Door::default());
+    let (now, wait) = (version.clone(), door.clone());
+    let origin = Origin::start(move |request, stream| {
+        let version = now.load(SeqCst);
+        let fields = format!("cache-control: max-age=60\netag: \"{version}\"");
+        if request.method() == "HEAD" {
+            wait.pass();
+            let head = format!("HTTP/1.1 200 OK\r\n{}\r\ncontent-length: 1\r\n\r\n", fields.replace('\n', "\r\n"));
+            return stream.write_all(head.as_bytes()).is_ok();
+        }
+        ok(stream, &fields, version.to_string().as_bytes())
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    assert_eq!(proxy.get("/").text(), "1");
+    eventually("it is stored", || proxy.get("/").is_hit());
+    let mut client = proxy.client();
+    client.write("HEAD", "/", &["cache-control: no-cache"], b"");
+    eventually("the origin has the HEAD", || origin.count() == 2);
+    version.store(2, SeqCst);
+    assert_eq!(proxy.get_with("/", &["cache-control: no-cache"]).text(), "2");
+    eventually("the new one is stored", || proxy.get("/").is_hit());
+    door.open();
+    assert_eq!(client.read("HEAD").unwrap().field("etag"), "\"1\"");
+    proxy.settle();
+    let reply = proxy.get("/");
+    assert_eq!((reply.is_hit(), reply.text()), (true, "2".into()), "{reply:?}");
+}
+
+#[test]
 fn age_via_and_date_are_there_and_hop_by_hop_fields_are_not() {
     let fields = "cache-control: max-age=60\nage: 7\nconnection: x-hop\nx-hop: 1\nx-end: 2\nkeep-alive: timeout=5";
     let origin = Origin::constant(fields, "x");

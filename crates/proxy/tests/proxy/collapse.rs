@@ -77,6 +77,42 @@ fn waiters_read_what_has_come_while_the_rest_is_on_its_way() {
 }
 
 #[test]
+fn a_body_that_takes_long_does_not_take_the_place_of_a_newer_one() {
+    let (version, doors) = (Arc::new(AtomicUsize::new(0)), [Door::default(), Door::default()]);
+    let (now, waits) = (version.clone(), doors.clone());
+    let origin = Origin::start(move |_, stream| {
+        let version = now.load(SeqCst);
+        let body = vec![b'0' + version as u8; if version == 3 { 200_000 } else { 10 }];
+        let head = format!("HTTP/1.1 200 OK\r\ncache-control: max-age=60\r\ncontent-length: {}\r\n\r\n", body.len());
+        let begun = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body[..1]));
+        if version % 2 == 1 {
+            waits[version / 2].pass();
+        }
+        begun.and_then(|()| stream.write_all(&body[1..])).is_ok()
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    for (path, old) in [("/small", 1), ("/streamed", 3)] {
+        version.store(old, SeqCst);
+        let mut client = proxy.client();
+        client.write("GET", path, &[], b"");
+        client.read_head().unwrap();
+        version.store(2, SeqCst);
+        // The clock by which they are told apart has milliseconds.
+        thread::sleep(Duration::from_millis(5));
+        let get = |fields: &[&str]| proxy.client().send("GET", path, fields, b"");
+        assert_eq!(get(&["cache-control: no-cache"]).text(), "2222222222");
+        eventually("the newer one is stored", || get(&[]).is_hit());
+        doors[old / 2].open();
+        let len = if old == 3 { 200_000 } else { 10 };
+        assert!(client.read_bytes(len).unwrap() == vec![b'0' + old as u8; len]);
+        proxy.settle();
+        let reply = proxy.get(path);
+        assert_eq!((reply.is_hit(), reply.text()), (true, "2222222222".into()), "{reply:?}");
+    }
+    assert_eq!(proxy.stats()["proxy"]["not_stored"]["superseded"], 2);
+}
+
+#[test]
 fn who_began_may_leave() {
     let (origin, send) = by_hand(TEN);
     let proxy = Proxy::before(&origin.url(), "");
