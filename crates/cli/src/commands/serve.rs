@@ -13,6 +13,7 @@ use picaflor_proxy::{
     Config, ConfigError, Low, Server,
     config::{Deletes, IpNet, LogFormat, LowCertificate, LowOrigin, Size},
 };
+use sd_notify::NotifyState;
 use tokio::{
     runtime::Runtime,
     signal::unix::{Signal, SignalKind, signal},
@@ -66,7 +67,8 @@ Signals:
 
 Sockets that a service manager listens at (LISTEN_FDS) are taken where their addresses are those of
 --listen, --tls-listen and --admin: clients that come during a restart wait, and none is refused.
-      systemd-socket-activate -l 127.0.0.1:3128 picaflor serve";
+      systemd-socket-activate -l 127.0.0.1:3128 picaflor serve
+One that wants to be told when it is ready and when it stops (NOTIFY_SOCKET; a unit of Type=notify) is.";
 
 /// Runs the caching proxy: reverse for the origins given, or forward for this machine
 ///
@@ -197,6 +199,7 @@ impl Serve {
         server.reload_from(low, read);
         // Who reads that it is ready may end it.
         let signals = Signals::listen()?;
+        tell_manager(&[NotifyState::Ready, NotifyState::Status("serving")]);
         print_ready(&config, &server);
         signals.wait(server)
     }
@@ -344,6 +347,13 @@ fn print_ready(config: &Config, server: &Server) {
     }
 }
 
+/// Tells the service manager that started this, if it wants to be told (`NOTIFY_SOCKET`, as sd_notify(3) has it).
+fn tell_manager(states: &[NotifyState<'_>]) {
+    if let Err(e) = sd_notify::notify(states) {
+        eprintln!("picaflor: telling the service manager at NOTIFY_SOCKET: {e}");
+    }
+}
+
 /// How often the store is asked whether it still writes.
 const GLANCE: Duration = Duration::from_secs(1);
 
@@ -377,7 +387,9 @@ impl Signals {
                     () = tokio::time::sleep(GLANCE), if failure.is_none() => {
                         failure = server.store_failure();
                         if let Some(why) = &failure {
-                            eprintln!("picaflor: the store takes no more writes, and what it has not is fetched: {why}");
+                            let why = format!("the store takes no more writes, and what it has not is fetched: {why}");
+                            eprintln!("picaflor: {why}");
+                            tell_manager(&[NotifyState::Status(&why)]);
                         }
                     }
                     _ = term.recv() => break,
@@ -390,6 +402,7 @@ impl Signals {
                 }
             }
             eprintln!("picaflor: stopping; once more to exit at once");
+            tell_manager(&[NotifyState::Stopping]);
             let stopping = super::beside(move || server.stop());
             tokio::select! {
                 stopped = stopping => match stopped {

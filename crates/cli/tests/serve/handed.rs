@@ -1,8 +1,9 @@
-//! A socket that another process listens at outlives the proxy: a restart refuses no client.
+//! What a service manager hands over and is told: a socket that it listens at outlives the proxy, so that a restart
+//! refuses no client.
 
 use std::{
     net::{SocketAddr, TcpListener},
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::net::UnixDatagram},
     path::Path,
     process::Command,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -65,4 +66,24 @@ fn a_socket_at_no_listener_s_address_is_named() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && said.contains(&format!("a socket at {address} was handed over")), "{said}");
     assert!(!folder.path().join("picaflor.store").exists(), "no store is made for a proxy that cannot be");
+}
+
+#[test]
+fn a_service_manager_is_told_when_it_is_ready_and_when_it_stops() {
+    let origin = Origin::start(|_| ok("cache-control: max-age=600", b"body"));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let told = || {
+        let mut message = [0; 1024];
+        let len = socket.recv(&mut message).unwrap();
+        String::from_utf8(message[..len].to_vec()).unwrap()
+    };
+    let first = format!("NOTIFY_SOCKET={}", path.display());
+    let serve = Serve::start_after(&first, folder.path(), origin.address, &["--capacity 64MiB"]);
+    assert!(told().starts_with("READY=1\n"));
+    assert!(serve.get("/a").0.starts_with("HTTP/1.1 200 "));
+    serve.stop();
+    assert_eq!(told(), "STOPPING=1\n");
 }
