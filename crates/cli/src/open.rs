@@ -38,6 +38,11 @@ pub(crate) struct OneStore {
 }
 
 impl OneStore {
+    /// As it was given.
+    pub(crate) fn path(&self) -> &Path {
+        &self.store
+    }
+
     /// What to call it in messages.
     pub(crate) fn name(&self) -> String {
         self.store.display().to_string()

@@ -7,6 +7,7 @@
 //! | `GET /metrics` | Prometheus text |
 //! | `GET /stats`, `GET /map` | JSON; how full the store's clusters are |
 //! | `GET /explain?url=http://…` | JSON: what is stored of a URL, whether it is served, which purge took it |
+//! | `GET /object?url=http://…` | a response that is stored: its body, or a `Range` of it; `head=1&` before: status, fields |
 //! | `GET /objects`, or with `?host=…` | a JSON object a line: each response that is stored, all or of a host |
 //! | `GET /dashboard` | a page for people, which says nothing itself: it asks for the token, and then for these two |
 //! | `POST /purge?url=http://…` | takes the URL and all its variants out of the store, durably |
@@ -41,6 +42,7 @@ use crate::{
     explain,
     lifecycle::{StartError, Stop},
     metrics::{self, Total},
+    object::{self, NotShown, Wanted},
     objects,
     proxy::Proxy,
     purge::{
@@ -48,7 +50,8 @@ use crate::{
         selector, sweep,
         taking::{self, NotPurged},
     },
-    resident,
+    range, resident,
+    rules::validate::text,
 };
 
 /// The configured token, the one in the token file, or a new one left there; and the file, if it counts.
@@ -195,22 +198,7 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
         return reply;
     }
     match (request.method().as_str(), uri.path()) {
-        ("GET", "/metrics") => {
-            let mut text = String::with_capacity(16 << 10);
-            Total(&proxy.counters).prometheus(&mut text);
-            metrics::purges(&proxy.purges.stats(), &mut text);
-            let (buffered, uptime) = (proxy.fills.buffered() as f64, proxy.started.elapsed().as_secs_f64());
-            let mut gauges = vec![
-                ("picaflor_fill_buffered_bytes", "Body bytes kept for clients that share a fetch.", buffered),
-                ("picaflor_uptime_seconds", "Seconds since the proxy started.", uptime),
-            ];
-            if let Some(tls) = &proxy.tls {
-                let help = "When the first certificate expires, in seconds since 1970.";
-                gauges.push(("picaflor_tls_certificate_expires_seconds", help, tls.expires() as f64));
-            }
-            text += &metrics::now(&proxy.store.stats(), &gauges);
-            reply(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
-        }
+        ("GET", "/metrics") => reply(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", prometheus(proxy)),
         ("GET", "/stats") => {
             let value = json!({
                 "proxy": Total(&proxy.counters).json(),
@@ -226,6 +214,10 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
         }
         ("GET", "/map") => reply(StatusCode::OK, "application/json", format!("{}\n", map(&proxy.store))),
         ("GET", "/explain") => explained(proxy, uri.query().unwrap_or_default()).await,
+        ("GET", "/object") => {
+            let shown = object(proxy, uri.query().unwrap_or_default(), request.headers().get(header::RANGE)).await;
+            shown.unwrap_or_else(|(status, why)| plain(status, &why))
+        }
         ("GET", "/objects") => objects(proxy, uri.query().unwrap_or_default()),
         ("POST", "/reload") => match proxy.reload() {
             Ok(taken) => reply(StatusCode::OK, "application/json", format!("{}\n", json!({"reloaded": taken}))),
@@ -238,7 +230,11 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
             purge(proxy, Asked::client(&wanted(&request), request.headers())).await
         }
         ("POST" | "PURGE", "/purge") => purge(proxy, Asked::query(uri.query().unwrap_or_default())).await,
-        (_, path @ ("/metrics" | "/stats" | "/map" | "/explain" | "/objects" | "/purge" | "/health" | "/reload")) => {
+        (
+            _,
+            path @ ("/metrics" | "/stats" | "/map" | "/explain" | "/object" | "/objects" | "/purge" | "/health"
+            | "/reload"),
+        ) => {
             let allowed = match path {
                 "/purge" => "POST, PURGE",
                 "/reload" => "POST",
@@ -251,9 +247,50 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
         }
         _ => plain(
             StatusCode::NOT_FOUND,
-            "here are /dashboard, /explain, /health, /map, /metrics, /objects, /purge, /reload and /stats",
+            "here are /dashboard, /explain, /health, /map, /metrics, /object, /objects, /purge, /reload and /stats",
         ),
     }
+}
+
+/// What a scraper takes.
+fn prometheus(proxy: &Proxy) -> String {
+    let mut text = String::with_capacity(16 << 10);
+    Total(&proxy.counters).prometheus(&mut text);
+    metrics::purges(&proxy.purges.stats(), &mut text);
+    let (buffered, uptime) = (proxy.fills.buffered() as f64, proxy.started.elapsed().as_secs_f64());
+    let mut gauges = vec![
+        ("picaflor_fill_buffered_bytes", "Body bytes kept for clients that share a fetch.", buffered),
+        ("picaflor_uptime_seconds", "Seconds since the proxy started.", uptime),
+    ];
+    if let Some(tls) = &proxy.tls {
+        let help = "When the first certificate expires, in seconds since 1970.";
+        gauges.push(("picaflor_tls_certificate_expires_seconds", help, tls.expires() as f64));
+    }
+    text + &metrics::now(&proxy.store.stats(), &gauges)
+}
+
+/// A response as it is stored: bytes that no browser takes for a page.
+async fn object(proxy: &Arc<Proxy>, query: &str, range: Option<&HeaderValue>) -> Result<Reply, NotShown> {
+    let wanted = Wanted::query(query)?;
+    let hit = object::find(proxy, &wanted).await?;
+    let mut reply = reply(StatusCode::OK, "application/octet-stream", String::new());
+    reply.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if wanted.head {
+        *reply.body_mut() = Text::Whole(Some(object::head(&hit)));
+        return Ok(reply);
+    }
+    let part = object::part(&hit, range)?;
+    let parts = object::parts(proxy, &hit, &part)?;
+    if part != (0..hit.len()) {
+        *reply.status_mut() = StatusCode::PARTIAL_CONTENT;
+        let range = range::content_range(&part, hit.len());
+        reply.headers_mut().insert(header::CONTENT_RANGE, text(range));
+    }
+    reply.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(part.end - part.start));
+    let (to, pieces) = mpsc::channel(4);
+    tokio::spawn(object::send(proxy.clone(), parts, to));
+    *reply.body_mut() = Text::Pieces(pieces);
+    Ok(reply)
 }
 
 /// All that is stored, or what is of a host.

@@ -11,35 +11,75 @@ use crate::{
     key,
     lookup::{self, Hit},
     proxy::Proxy,
+    purge::record::Record,
 };
 
-/// As `GET /explain?url=` answers; `None` if it is no URL.
-pub(crate) async fn url(proxy: &Proxy, text: &str) -> Option<Value> {
+/// What is stored under a key that a URL may have.
+pub(crate) struct Found {
+    url_key: Vec<u8>,
+    key: Vec<u8>,
+    object: Object,
+    from_device: bool,
+    varies_by: Option<Vec<String>>,
+}
+
+impl Found {
+    /// The response, if this version can read it.
+    pub(crate) async fn hit(&self, proxy: &Proxy) -> Option<Hit> {
+        let Stored::Response(head) = &*self.object.decoded(decode) else { return None };
+        Some(lookup::hit(&proxy.store, self.key.clone(), self.object.clone(), *head, self.from_device).await)
+    }
+
+    /// The purge that took it.
+    pub(crate) fn purge(&self, proxy: &Proxy, hit: &Hit) -> Option<Record> {
+        let tags: Vec<u64> = Head::tags(hit.newer.as_ref().unwrap_or(&hit.object).metadata()).collect();
+        proxy.purges.taker(&self.url_key, hit.head.seq, &tags)
+    }
+}
+
+/// The keys that a URL may have; `None` if it is no URL.
+fn keys_of(proxy: &Proxy, text: &str) -> Option<[Vec<u8>; 4]> {
     let asked = key::of_url(text).ok()?;
     // Rules may store it under another query.
     let stored_as = proxy.rules.stored_as(&asked[0]);
-    let keys = stored_as.and_then(|url| key::of_url(&url).ok()).unwrap_or(asked);
-    let (mut stored, mut not_stored) = (Vec::new(), Vec::new());
-    for url_key in &keys {
-        if let Some(why) = proxy.unshared.recently(url_key) {
-            not_stored.push(json!({"key": String::from_utf8_lossy(url_key), "why": why.name()}));
-        }
+    Some(stored_as.and_then(|url| key::of_url(&url).ok()).unwrap_or(asked))
+}
+
+async fn under(proxy: &Proxy, keys: &[Vec<u8>]) -> Vec<Found> {
+    let mut all = Vec::new();
+    for url_key in keys {
         let Some((object, from_device)) = lookup::object(&proxy.store, url_key).await else { continue };
-        match &*object.decoded(decode) {
-            Stored::Response(_) => stored.push(response(proxy, url_key, url_key, (object.clone(), from_device)).await),
-            Stored::Unreadable => stored.push(json!({
-                "key": String::from_utf8_lossy(url_key), "state": "unreadable: of another version"
-            })),
-            Stored::Vary(index) => {
-                for hash in &index.variants {
-                    let key = key::variant(url_key, *hash);
-                    let Some(found) = lookup::object(&proxy.store, &key).await else { continue };
-                    let mut variant = response(proxy, url_key, &key, found).await;
-                    variant["varies_by"] = json!(index.names);
-                    stored.push(variant);
-                }
-            }
+        let Stored::Vary(index) = &*object.decoded(decode) else {
+            let key = url_key.clone();
+            all.push(Found { url_key: url_key.clone(), key, object, from_device, varies_by: None });
+            continue;
+        };
+        for hash in &index.variants {
+            let key = key::variant(url_key, *hash);
+            let Some((object, from_device)) = lookup::object(&proxy.store, &key).await else { continue };
+            let varies_by = Some(index.names.clone());
+            all.push(Found { url_key: url_key.clone(), key, object, from_device, varies_by });
         }
+    }
+    all
+}
+
+/// All that is stored of a URL, in the order in which it is told; `None` if it is no URL.
+pub(crate) async fn stored(proxy: &Proxy, text: &str) -> Option<Vec<Found>> {
+    Some(under(proxy, &keys_of(proxy, text)?).await)
+}
+
+/// As `GET /explain?url=` answers; `None` if it is no URL.
+pub(crate) async fn url(proxy: &Proxy, text: &str) -> Option<Value> {
+    let keys = keys_of(proxy, text)?;
+    let refused = |key: &Vec<u8>| {
+        let why = proxy.unshared.recently(key)?;
+        Some(json!({"key": String::from_utf8_lossy(key), "why": why.name()}))
+    };
+    let not_stored: Vec<Value> = keys.iter().filter_map(refused).collect();
+    let mut stored = Vec::new();
+    for found in under(proxy, &keys).await {
+        stored.push(response(proxy, &found).await);
     }
     Some(json!({"url": text, "now": unix_millis(), "stored": stored, "not_stored": not_stored}))
 }
@@ -51,16 +91,12 @@ fn slices(proxy: &Proxy, hit: &Hit) -> Option<Value> {
     Some(json!({"bytes": slicing.size, "count": slicing.count(), "stored": stored}))
 }
 
-async fn response(proxy: &Proxy, url_key: &[u8], key: &[u8], (object, from_device): (Object, bool)) -> Value {
-    let text = String::from_utf8_lossy(key).replace('\n', " variant ");
-    let head = match &*object.decoded(decode) {
-        Stored::Response(head) => *head,
-        _ => return json!({"key": text, "state": "unreadable"}),
+async fn response(proxy: &Proxy, found: &Found) -> Value {
+    let text = String::from_utf8_lossy(&found.key).replace('\n', " variant ");
+    let Some(hit) = found.hit(proxy).await else {
+        return json!({"key": text, "state": "unreadable: of another version"});
     };
-    let hit: Hit = lookup::hit(&proxy.store, key.to_vec(), object, head, from_device).await;
-    let (mut policy, tags) = (hit.head.policy, Head::tags(hit.newer.as_ref().unwrap_or(&hit.object).metadata()));
-    let tags: Vec<u64> = tags.collect();
-    let purge = proxy.purges.taker(url_key, hit.head.seq, &tags);
+    let (mut policy, purge) = (hit.head.policy, found.purge(proxy, &hit));
     let state = match &purge {
         Some(purge) if !purge.soft => "purged",
         _ => {
@@ -69,7 +105,7 @@ async fn response(proxy: &Proxy, url_key: &[u8], key: &[u8], (object, from_devic
         }
     };
     let kind = hit.fields().get(header::CONTENT_TYPE).map(|kind| String::from_utf8_lossy(kind.as_bytes()).into_owned());
-    let places = proxy.store.locate_async(key).await.ok().flatten().unwrap_or_default();
+    let places = proxy.store.locate_async(&found.key).await.ok().flatten().unwrap_or_default();
     json!({
         "key": text,
         "state": state,
@@ -80,8 +116,9 @@ async fn response(proxy: &Proxy, url_key: &[u8], key: &[u8], (object, from_devic
         "received": hit.head.received,
         "fresh_until": policy.birth.saturating_add(policy.lifetime),
         "expires": hit.object.expires(),
-        "tags": tags.len(),
-        "was_in_memory": !from_device,
+        "tags": Head::tags(hit.newer.as_ref().unwrap_or(&hit.object).metadata()).count(),
+        "varies_by": found.varies_by,
+        "was_in_memory": !found.from_device,
         "places": places.iter().map(|at| json!({"volume": at.volume, "offset": at.offset, "bytes": at.len}))
             .collect::<Vec<_>>(),
         "purge": purge.map(|purge| json!({

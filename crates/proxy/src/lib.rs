@@ -62,6 +62,7 @@ mod lookup;
 mod metrics;
 mod mirrors;
 mod multiplexed;
+mod object;
 mod objects;
 mod origin;
 mod origin_tls;

@@ -76,6 +76,7 @@ fn line(proxy: &Proxy, entry: &Entry) -> Option<Value> {
         ("received", json!(received)),
         ("fresh_until", json!(policy.birth.saturating_add(policy.lifetime))),
         ("tags", json!(tags::named(&fields).unwrap_or_default())),
+        ("cache_groups", json!(tags::groups(&fields))),
     ] {
         line[name] = value;
     }

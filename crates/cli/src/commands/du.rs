@@ -20,8 +20,9 @@ Examples:
       picaflor du --host www.example.org --by type
       picaflor du --host www.example.org --by tag --format json
 
-What has several tags counts for each of them; what has none is a line without a name. Slices of an object count for \
-its host and group, not for type, status and tag. What is purged and not yet swept away counts: it takes room.";
+What has several tags, or groups of Cache-Groups, counts for each of them; what has none is a line without a name. A \
+group is its host's own. Slices of an object count for its host and placement group only. What is purged and not yet \
+swept away counts: it takes room.";
 
 /// Sums up what a running server has: by host, type, status, tag or group
 #[derive(Args)]
@@ -46,7 +47,11 @@ enum By {
     Host,
     Type,
     Status,
+    /// Of Surrogate-Key and Cache-Tag
     Tag,
+    /// Of Cache-Groups
+    CacheGroup,
+    /// What is laid side by side in the store, by number
     Group,
 }
 
@@ -59,16 +64,20 @@ impl By {
             Self::Type => vec![word(line, "type").split(';').next().unwrap_or_default().trim().to_lowercase()],
             Self::Status => vec![number(line, "/status").to_string()],
             Self::Group => vec![number(line, "/group").to_string()],
-            Self::Tag => {
-                let tags = line.get("tags").and_then(Value::as_array).into_iter().flatten();
-                let mut names: Vec<_> = tags.filter_map(Value::as_str).map(crate::key::harmless).collect();
-                if names.is_empty() {
-                    names.push(String::new());
-                }
-                names
-            }
+            Self::Tag => listed(line, "tags", |tag| tag),
+            Self::CacheGroup => listed(line, "cache_groups", |name| format!("{} {name:?}", word(line, "host"))),
         }
     }
+}
+
+/// A name for each that a response lists there; an empty one where it lists none.
+fn listed(line: &Value, what: &str, name: impl Fn(String) -> String) -> Vec<String> {
+    let all = line.get(what).and_then(Value::as_array).into_iter().flatten();
+    let mut names: Vec<_> = all.filter_map(Value::as_str).map(crate::key::harmless).map(name).collect();
+    if names.is_empty() {
+        names.push(String::new());
+    }
+    names
 }
 
 impl Du {
@@ -79,7 +88,7 @@ impl Du {
         let (mut sums, mut is_whole) = (BTreeMap::<String, (u64, u64)>::new(), false);
         server.lines(&path, |line| {
             is_whole |= line.get("unreadable").and_then(Value::as_u64) == Some(0);
-            let is_part = matches!(self.by, By::Type | By::Status | By::Tag) && line.get("part").is_some();
+            let is_part = !matches!(self.by, By::Host | By::Group) && line.get("part").is_some();
             if line.get("key").is_some() && !is_part {
                 for name in self.by.names(&line) {
                     let (objects, bytes) = sums.entry(name).or_default();

@@ -1,9 +1,12 @@
-//! `picaflor get STORE KEY`: a body, or a part of it, piece by piece to standard output or a file.
+//! `picaflor get STORE KEY`: a body, or a part of it, piece by piece to standard output or a file; or, of a running
+//! server, that of a URL.
 
 use std::{
     ffi::OsString,
+    fmt,
     fs::File,
     io::{self, Write},
+    num::NonZero,
     ops::Range,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -15,7 +18,10 @@ use clap::Args;
 use picaflor::{Error, Miss, Store};
 use picaflor_shared::Client;
 
-use super::Failure;
+use super::{
+    Failure,
+    server::{self, Server, Token, encoded},
+};
 use crate::{
     human,
     key::{KeyForm, harmless, shown},
@@ -40,6 +46,11 @@ Examples:
   A key as `ls` shows it:
       picaflor get picaflor.store --escaped 'a\\x00b'
 
+  What a running server has stored of a URL; its status and fields; the second of several, as `explain` lists them:
+      picaflor get http://127.0.0.1:3129 http://www.example.org/page
+      picaflor get http://127.0.0.1:3129 http://www.example.org/page --metadata
+      picaflor get http://127.0.0.1:3129 http://www.example.org/page --variant 2
+
 --where prints a line for each part of the body that lies by itself, in their order: its first byte on the device, how \
 many bytes, and the device. A large object has a part for each chunk.
 
@@ -52,7 +63,7 @@ Every piece is verified before it is written. A file appears under its name only
 pub(crate) struct Get {
     #[command(flatten)]
     store: OneStore,
-    /// The key
+    /// The key; of a server, the URL as clients ask for it
     key: OsString,
     /// Write to a file; - is standard output, even if that is a terminal and the body is no text
     #[arg(short, long, value_name = "FILE")]
@@ -60,12 +71,17 @@ pub(crate) struct Get {
     /// Only these bytes, counted from 0, both ends included: A-B, A- to the end, -N for the last N
     #[arg(short, long, value_name = "A-B", allow_hyphen_values = true)]
     range: Option<Span>,
-    /// The metadata instead of the body
+    /// The metadata instead of the body; of a server, status and fields
     #[arg(short, long, conflicts_with = "range")]
     metadata: bool,
     /// Where the body lies on the device, instead of the body
     #[arg(long = "where", conflicts_with_all = ["range", "metadata"])]
     locate: bool,
+    /// Of a server, which of several responses of a URL, as `explain` lists them, from 1
+    #[arg(long, value_name = "N")]
+    variant: Option<NonZero<usize>>,
+    #[command(flatten)]
+    token: Token,
     #[command(flatten)]
     form: KeyForm,
 }
@@ -97,6 +113,16 @@ impl FromStr for Span {
     }
 }
 
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::From(first, None) => write!(f, "{first}-"),
+            Self::From(first, Some(last)) => write!(f, "{first}-{last}"),
+            Self::Last(count) => write!(f, "-{count}"),
+        }
+    }
+}
+
 impl Span {
     /// The bytes of a body of this length; `None` if it has none of them.
     fn of(self, len: u64) -> Option<Range<u64>> {
@@ -111,6 +137,12 @@ impl Span {
 impl Get {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let key = self.form.argument(&self.key).map_err(Failure::Usage)?;
+        if let Some(server) = server::named(self.store.path(), &self.token)? {
+            return self.served(&server, &key);
+        }
+        if self.variant.is_some() {
+            return Err(Failure::Usage("--variant is for a running server, http://IP:PORT".into()));
+        }
         if self.locate {
             return self.locate(&key);
         }
@@ -126,6 +158,20 @@ impl Get {
         let range = self.range(object.len())?;
         let piece = |piece: picaflor::Result<Bytes>| piece.map_err(|e| self.broken(&key, e));
         self.write(range.end - range.start, object.chunks(range).map(piece))
+    }
+
+    /// What a running server has of a URL.
+    fn served(&self, server: &Server, key: &[u8]) -> Result<(), Failure> {
+        if self.locate {
+            return Err(Failure::Usage("--where is for the file or device itself; of a server, see `explain`".into()));
+        }
+        let url = std::str::from_utf8(key).map_err(|_| Failure::Usage(format!("{} is no URL", shown(key))))?;
+        let head = if self.metadata { "head=1&" } else { "" };
+        let n = self.variant.map_or_else(String::new, |n| format!("n={n}&"));
+        let range = self.range.map(|span| span.to_string());
+        let path = format!("/object?{head}{n}url={}", encoded(url));
+        let pieces = server.bytes(&path, range.as_deref(), &shown(key))?;
+        self.write(pieces.len, pieces)
     }
 
     /// Where the body lies, instead of it.

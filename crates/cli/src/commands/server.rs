@@ -119,7 +119,7 @@ impl Server {
     ) -> Result<(), Failure> {
         let fail = |why| self.failed(why);
         self.runtime.block_on(async {
-            let answer = self.answer(path).await.map_err(fail)?;
+            let answer = self.answer(path, None).await.map_err(fail)?;
             match answer.status().as_u16() {
                 200 => {}
                 404 => return Err(fail("it does not list what it has; is it of an earlier version?".into())),
@@ -143,15 +143,34 @@ impl Server {
         })
     }
 
+    /// The bytes at this path, or a range of them, as they come: of `what`, if there are none.
+    pub(super) fn bytes(&self, path: &str, range: Option<&str>, what: &str) -> Result<Pieces<'_>, Failure> {
+        let answer = self.runtime.block_on(self.answer(path, range)).map_err(|why| self.failed(why))?;
+        match answer.status().as_u16() {
+            200 | 206 => {
+                let len = answer.headers().get(header::CONTENT_LENGTH).and_then(|len| len.to_str().ok()?.parse().ok());
+                let len = len.ok_or_else(|| self.failed(format!("no length; {IS_IT}")))?;
+                Ok(Pieces { server: self, len, body: answer.into_body() })
+            }
+            // Why it has none.
+            404 | 409 | 416 => {
+                let body = self.runtime.block_on(Limited::new(answer.into_body(), ANSWER_MAX).collect());
+                let why = body.map_err(|e| self.failed(e.to_string()))?.to_bytes();
+                Err(Failure::Failed(format!("{what}: {}", key::harmless(String::from_utf8_lossy(&why).trim()))))
+            }
+            status => Err(self.refused(status)),
+        }
+    }
+
     /// Status and body.
     async fn fetch(&self, path: &str) -> Result<(u16, Vec<u8>), String> {
-        let answer = self.answer(path).await?;
+        let answer = self.answer(path, None).await?;
         let status = answer.status().as_u16();
         let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await.map_err(|e| e.to_string())?;
         Ok((status, body.to_bytes().to_vec()))
     }
 
-    async fn answer(&self, path: &str) -> Result<Response<Incoming>, String> {
+    async fn answer(&self, path: &str, range: Option<&str>) -> Result<Response<Incoming>, String> {
         let stream = tokio::net::TcpStream::connect(&self.address)
             .await
             .map_err(|e| format!("{e}; is `picaflor serve` running, and is this its admin address?"))?;
@@ -161,10 +180,30 @@ impl Server {
         tokio::spawn(connection);
         let request = Request::get(path)
             .header(header::HOST, &self.address)
-            .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
+            .header(header::AUTHORIZATION, format!("Bearer {}", self.token));
+        let request = range
+            .into_iter()
+            .fold(request, |request, range| request.header(header::RANGE, format!("bytes={range}")))
             .body(Empty::<bytes::Bytes>::new())
             .map_err(|e| e.to_string())?;
         sender.send_request(request).await.map_err(text)
+    }
+}
+
+/// A body as it comes, of this length.
+pub(super) struct Pieces<'a> {
+    server: &'a Server,
+    pub(super) len: u64,
+    body: Incoming,
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Result<bytes::Bytes, Failure>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let frame = self.server.runtime.block_on(self.body.frame())?;
+        let why = |e: hyper::Error| self.server.failed(format!("{e}; what was written is not whole"));
+        Some(frame.map(|frame| frame.into_data().unwrap_or_default()).map_err(why))
     }
 }
 

@@ -110,7 +110,7 @@ pub(crate) fn noise(len: usize) -> Vec<u8> {
 pub(crate) const TOKEN: &str = "0123456789abcdef";
 
 /// What every request is for, whatever port the process got: a restart finds what was stored.
-const HOST: &str = "test.example";
+pub(crate) const HOST: &str = "test.example";
 
 /// Lines of standard error, as they come.
 #[derive(Default)]

@@ -26,11 +26,16 @@ pub(crate) fn of(fields: &HeaderMap, url_key: &[u8]) -> Result<Vec<u64>, NotStor
     add(&CACHE_TAG, b",");
     if fields.contains_key(&CACHE_GROUPS) {
         let origin = selector::origin(url_key);
-        tags.extend(strings(fields, &CACHE_GROUPS).iter().map(|name| selector::of_group(origin, name.as_bytes())));
+        tags.extend(groups(fields).iter().map(|name| selector::of_group(origin, name.as_bytes())));
     }
     tags.sort_unstable();
     tags.dedup();
     if tags.len() > MOST { Err(NotStored::TooManyTags) } else { Ok(tags) }
+}
+
+/// The groups of a response (RFC 9875 2).
+pub(crate) fn groups(fields: &HeaderMap) -> Vec<String> {
+    strings(fields, &CACHE_GROUPS)
 }
 
 /// The groups that the answer to an unsafe request makes invalid (RFC 9875 3).
