@@ -9,9 +9,7 @@
 //! why, gets go on, and the next opening recovers.
 
 use std::{
-    any::Any,
     io,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::Ordering::Relaxed},
     thread::JoinHandle,
     time::Duration,
@@ -20,8 +18,8 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::{
-    Daemons, Error, Result, base::layout::Layout, base::stats::add, log::flush_queue::Woken, recovery::Deferred,
-    shared::Shared, volume::Volume,
+    Daemons, Error, Result, base::layout::Layout, base::panics, base::stats::add, log::flush_queue::Woken,
+    recovery::Deferred, shared::Shared, volume::Volume,
 };
 
 /// The threads of one store.
@@ -114,16 +112,10 @@ impl Threads {
 
 /// Runs a daemon to its end; if that is a panic, it is counted and `stop` is told of it.
 fn watch(shared: &Shared, run: impl FnOnce(), stop: impl FnOnce(String)) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+    panics::watch(run, |why| {
         add(&shared.counters.daemons_ended, 1);
-        stop(said(&*panic));
-    }
-}
-
-/// What a panic said.
-fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("a panic without words").to_owned()
+        stop(why);
+    });
 }
 
 impl Volume {

@@ -103,7 +103,7 @@ pub enum Error {
     Daemon {
         /// Path.
         place: String,
-        /// Which: `keeper`, `flusher` or `reclaimer`.
+        /// Which: `keeper`, `flusher`, `reclaimer`, or the `commit` that a caller made for all.
         daemon: &'static str,
         /// What the panic said.
         why: String,

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use picaflor::{
@@ -119,6 +120,24 @@ fn who_waits_for_durability_is_told() {
     let put = futures_executor::block_on(store.put_async(b"second", b"y"));
     assert!(matches!(put, Err(Error::Daemon { daemon: "flusher", .. })), "{put:?}");
     assert!(store.close().is_err());
+}
+
+#[test]
+fn who_waits_for_a_commit_is_told_if_the_caller_that_makes_it_panics() {
+    let (device, options) = deadly("putter");
+    let store = Store::open(options.durability(Durability::EveryPut)).unwrap();
+    store.put(b"first", b"x").unwrap();
+    device.armed.store(true, Relaxed);
+    let own = store.clone();
+    let putter = std::thread::Builder::new().name("putter".into());
+    assert!(putter.spawn(move || own.put(b"second", b"y")).unwrap().join().is_err(), "the panic is its caller's");
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let own = store.clone();
+    std::thread::spawn(move || sender.send(own.put(b"third", b"z")));
+    let put = receiver.recv_timeout(Duration::from_secs(30)).expect("no wait for ever");
+    assert!(matches!(put, Err(Error::Daemon { daemon: "commit", .. })), "{put:?}");
+    assert_eq!(store.stats().counts.daemons_ended, 0);
+    assert_eq!(read(&store, b"first").unwrap(), b"x", "gets go on");
 }
 
 #[test]
