@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     clock::unix_millis,
-    head::{Head, Stored, decode},
+    head::{Stored, decode},
     key,
     lookup::{self, Hit},
     proxy::Proxy,
@@ -32,7 +32,7 @@ impl Found {
 
     /// The purge that took it.
     pub(crate) fn purge(&self, proxy: &Proxy, hit: &Hit) -> Option<Record> {
-        let tags: Vec<u64> = Head::tags(hit.newer.as_ref().unwrap_or(&hit.object).metadata()).collect();
+        let tags: Vec<u64> = hit.tags().collect();
         proxy.purges.taker(&self.url_key, hit.head.seq, &tags)
     }
 }
@@ -116,7 +116,7 @@ async fn response(proxy: &Proxy, found: &Found) -> Value {
         "received": hit.head.received,
         "fresh_until": policy.birth.saturating_add(policy.lifetime),
         "expires": hit.object.expires(),
-        "tags": Head::tags(hit.newer.as_ref().unwrap_or(&hit.object).metadata()).count(),
+        "tags": hit.tags().count(),
         "varies_by": found.varies_by,
         "was_in_memory": !found.from_device,
         "places": places.iter().map(|at| json!({"volume": at.volume, "offset": at.offset, "bytes": at.len}))

@@ -22,7 +22,7 @@ use crate::{
     clock::unix_millis,
     config::CacheConfig,
     fill::Fill,
-    head::{self, Index, Note, Stored, decode},
+    head::{self, Index, Note, Stored},
     key, lookup,
     lookup::Hit,
     proxy::{Proxy, Worker},
@@ -214,26 +214,28 @@ struct Stays {
 
 /// By the holder of the URL's lock.
 async fn stays(store: &Store, url_key: &[u8], head: &FillHead) -> Stays {
-    let now = unix_millis();
-    // One of a time that is still to come was stored before the clock was set.
-    let newer = |stored: &Stored| match stored {
-        Stored::Response(stored) => (head.received + 1..=now).contains(&stored.received),
+    let stored = lookup::what(store, url_key).await;
+    let index = match stored.as_deref() {
+        Some(Stored::Vary(index)) => Some(index.clone()),
+        _ => None,
+    };
+    // Of variants the same one, or the one that came last.
+    let rival = match &index {
+        Some(_) if head.key != url_key => lookup::what(store, &head.key).await,
+        Some(Index { variants, .. }) => match variants.last() {
+            Some(last) => lookup::what(store, &key::variant(url_key, *last)).await,
+            None => None,
+        },
+        None => stored,
+    };
+    let is_newer = match rival.as_deref() {
+        // A slice is of one version of its object, and what is of a time to come was stored before the clock was set.
+        Some(Stored::Response(rival)) if !key::is_slice(&head.key) => {
+            (head.received + 1..=unix_millis()).contains(&rival.received)
+        }
         _ => false,
     };
-    // A slice is of one version of its object.
-    let may_be_newer = !key::is_slice(&head.key);
-    let Some((object, _)) = lookup::object(store, url_key).await else { return Stays { index: None, is_newer: false } };
-    let Stored::Vary(index) = &*object.decoded(decode) else {
-        return Stays { index: None, is_newer: may_be_newer && newer(&object.decoded(decode)) };
-    };
-    // The same variant, or the one that came last.
-    let last = || index.variants.last().map(|hash| key::variant(url_key, *hash));
-    let other = if head.key == url_key { last() } else { Some(head.key.clone()) };
-    let other = match other.filter(|_| may_be_newer) {
-        Some(other) => lookup::object(store, &other).await,
-        None => None,
-    };
-    Stays { index: Some(index.clone()), is_newer: other.is_some_and(|(other, _)| newer(&other.decoded(decode))) }
+    Stays { index, is_newer }
 }
 
 /// What is left to do when the index of a URL's variants is in the store: by the holder of the URL's lock. It may

@@ -2,6 +2,8 @@
 //! the variant that the request's fields select. Memory is asked first and answers at once; only the device is
 //! waited for. A store that fails is a store that has nothing.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, StatusCode};
 use picaflor::{Object, Store, TryGet};
 
@@ -44,7 +46,16 @@ impl Hit {
 
     /// The stored fields.
     pub(crate) fn fields(&self) -> HeaderMap {
-        Head::fields(self.newer.as_ref().unwrap_or(&self.object).metadata())
+        Head::fields(self.metadata())
+    }
+
+    /// The hashes of its tags and groups.
+    pub(crate) fn tags(&self) -> impl Iterator<Item = u64> + '_ {
+        Head::tags(self.metadata())
+    }
+
+    fn metadata(&self) -> &[u8] {
+        self.newer.as_ref().unwrap_or(&self.object).metadata()
     }
 }
 
@@ -59,11 +70,15 @@ pub(crate) async fn object(store: &Store, key: &[u8]) -> Option<(Object, bool)> 
 
 /// The index of variants at `url_key`, if there is one.
 pub(crate) async fn index(store: &Store, url_key: &[u8]) -> Option<Index> {
-    let (object, _) = object(store, url_key).await?;
-    match &*object.decoded(decode) {
+    match &*what(store, url_key).await? {
         Stored::Vary(index) => Some(index.clone()),
         _ => None,
     }
+}
+
+/// What lies at this key.
+pub(crate) async fn what(store: &Store, key: &[u8]) -> Option<Arc<Stored>> {
+    object(store, key).await.map(|(object, _)| object.decoded(decode))
 }
 
 /// Whether a URL, in any variant, has a 200 that is fresh.
@@ -102,8 +117,7 @@ pub(crate) async fn find((store, purges): (&Store, &Purges), url_key: &[u8], req
 }
 
 fn judged(purges: &Purges, url_key: &[u8], mut hit: Hit) -> Found {
-    let tags = Head::tags(hit.newer.as_ref().unwrap_or(&hit.object).metadata());
-    match purges.check(url_key, hit.head.seq, tags) {
+    match purges.check(url_key, hit.head.seq, hit.tags()) {
         Validity::Valid => {}
         Validity::StaleSince(at) => hit.head.policy.end(at),
         Validity::Gone => return Found::Nothing { variant: false, key: hit.key },

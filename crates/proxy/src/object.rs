@@ -22,6 +22,13 @@ use crate::{
 const WRONG: &str = "say of which URL: /object?url=http://host/path; head=1 before it is for status and fields, n=2 for the \
                      second of several, as /explain has them";
 
+/// Why there is nothing to be seen.
+pub(crate) type NotShown = (StatusCode, String);
+
+fn wrong() -> NotShown {
+    (StatusCode::BAD_REQUEST, WRONG.into())
+}
+
 /// What a query asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
@@ -38,8 +45,8 @@ impl Wanted {
         while let Some((one, rest)) = query.split_once('&').filter(|(one, _)| !one.starts_with("url=")) {
             match one.split_once('=') {
                 Some(("head", "1")) => head = true,
-                Some(("n", text)) => n = Some(text.parse().map_err(|_| (StatusCode::BAD_REQUEST, WRONG.to_owned()))?),
-                _ => return Err((StatusCode::BAD_REQUEST, WRONG.into())),
+                Some(("n", text)) => n = Some(text.parse().map_err(|_| wrong())?),
+                _ => return Err(wrong()),
             }
             query = rest;
         }
@@ -47,17 +54,14 @@ impl Wanted {
             Ok(Asked { selectors, url_keys: Some(_), soft: false }) => {
                 Ok(Self { url: selectors[0].text.clone(), n, head })
             }
-            _ => Err((StatusCode::BAD_REQUEST, WRONG.into())),
+            _ => Err(wrong()),
         }
     }
 }
 
-/// Why there is nothing to be seen.
-pub(crate) type NotShown = (StatusCode, String);
-
 /// The response that is wanted.
 pub(crate) async fn find(proxy: &Proxy, wanted: &Wanted) -> Result<Hit, NotShown> {
-    let found = explain::stored(proxy, &wanted.url).await.ok_or((StatusCode::BAD_REQUEST, WRONG.to_owned()))?;
+    let found = explain::stored(proxy, &wanted.url).await.ok_or_else(wrong)?;
     let missing = |why: String| (StatusCode::NOT_FOUND, why);
     let one = match (wanted.n, &found[..]) {
         (_, []) => return Err(missing("it is not stored".into())),

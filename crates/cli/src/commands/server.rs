@@ -154,8 +154,7 @@ impl Server {
             }
             // Why it has none.
             404 | 409 | 416 => {
-                let body = self.runtime.block_on(Limited::new(answer.into_body(), ANSWER_MAX).collect());
-                let why = body.map_err(|e| self.failed(e.to_string()))?.to_bytes();
+                let why = self.runtime.block_on(whole(answer)).map_err(|why| self.failed(why))?;
                 Err(Failure::Failed(format!("{what}: {}", key::harmless(String::from_utf8_lossy(&why).trim()))))
             }
             status => Err(self.refused(status)),
@@ -166,8 +165,7 @@ impl Server {
     async fn fetch(&self, path: &str) -> Result<(u16, Vec<u8>), String> {
         let answer = self.answer(path, None).await?;
         let status = answer.status().as_u16();
-        let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await.map_err(|e| e.to_string())?;
-        Ok((status, body.to_bytes().to_vec()))
+        Ok((status, whole(answer).await?))
     }
 
     async fn answer(&self, path: &str, range: Option<&str>) -> Result<Response<Incoming>, String> {
@@ -188,6 +186,12 @@ impl Server {
             .map_err(|e| e.to_string())?;
         sender.send_request(request).await.map_err(text)
     }
+}
+
+/// The body of a short answer.
+async fn whole(answer: Response<Incoming>) -> Result<Vec<u8>, String> {
+    let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await.map_err(|e| e.to_string())?;
+    Ok(body.to_bytes().to_vec())
 }
 
 /// A body as it comes, of this length.

@@ -161,7 +161,6 @@ impl Room {
     /// would not fit in its own.
     pub(crate) fn checkpoints_are_above(&self, eighths: u64) -> bool {
         let residents = &self.parts.residents;
-        let parts = || u64::from(residents.checkpoint_clusters());
         match self.parts.catalog.places {
             // By bytes: where clusters are few, the step from one number of them to the next is all there is.
             Some(_) => 3 * residents.clusters_of(residents.checkpoint_bytes() * 8 / eighths) > self.parts.space.count(),
@@ -169,7 +168,7 @@ impl Room {
                 let room = self.parts.medium.cluster_len() as u64;
                 // Far from it there is no need to count.
                 self.parts.shared.index_bytes.load(Relaxed) > room * room / 32
-                    && parts() * 12 * 3 / 2 * 8 > room * eighths
+                    && u64::from(residents.checkpoint_clusters()) * 12 * 3 / 2 * 8 > room * eighths
             }
         }
     }

@@ -151,6 +151,11 @@ impl Preset {
         }
     }
 
+    /// Whether objects have places of their own.
+    pub(crate) fn has_places(&self) -> bool {
+        matches!(self.layout, LayoutKind::Places(_))
+    }
+
     /// Whether clusters may be divided into pages: each group has its own.
     pub(crate) fn has_pages(&self) -> bool {
         self.placement == Placement::Groups

@@ -107,7 +107,7 @@ pub(super) fn build(
         (options.next_cluster, options.groups),
         notes_use,
     );
-    let space = if matches!(shared.preset.layout, LayoutKind::Places(_)) { space.with_places() } else { space };
+    let space = if shared.preset.has_places() { space.with_places() } else { space };
     let space = Arc::new(if options.cluster_age.limit().is_some() { space.aging_from(shared.second()) } else { space });
     let medium = Arc::new(Medium {
         number,

@@ -124,7 +124,7 @@ pub(super) fn count_tables(
     let each = if notes_use { Space::BYTES_PER_USED_CLUSTER } else { Space::BYTES_PER_CLUSTER };
     let each = each + if options.preset.has_pages() { Pages::BYTES_PER_CLUSTER + Large::BYTES_PER_CLUSTER } else { 0 };
     let each = each + if options.cluster_age.limit().is_some() { Space::BYTES_PER_AGING_CLUSTER } else { 0 };
-    let places = if matches!(options.preset.layout, LayoutKind::Places(_)) { Space::BYTES_OF_PLACES } else { 0 };
+    let places = if options.preset.has_places() { Space::BYTES_OF_PLACES } else { 0 };
     let tables = places + u64::from(clusters) * (each + size_of::<AtomicU16>() as u64);
     let before = counted.fetch_add(tables, Relaxed);
     let least = before + tables + Index::least_bytes(segment_bits);

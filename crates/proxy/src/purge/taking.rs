@@ -150,8 +150,8 @@ pub(crate) async fn drop_slices(proxy: &Proxy, key: &[u8], object: &Object) {
 
 /// Takes out the head of an object at `key` that is cut in this way, and its slices.
 pub(crate) async fn drop_sliced(proxy: &Proxy, url_key: &[u8], key: &[u8], cut: Slicing) {
-    let Some((object, _)) = lookup::object(&proxy.store, key).await else { return };
-    if matches!(*object.decoded(decode), Stored::Response(Head { slicing, .. }) if slicing == Some(cut)) {
+    let stored = lookup::what(&proxy.store, key).await;
+    if matches!(stored.as_deref(), Some(Stored::Response(Head { slicing, .. })) if *slicing == Some(cut)) {
         drop_response(proxy, url_key, key).await;
     }
 }
@@ -281,11 +281,10 @@ async fn take_one(proxy: &Proxy, url_key: &[u8], seq: u64) -> Result<usize, Erro
 /// Whether there is no newer response at this key. What is not found is deleted too: a crash could bring an older
 /// version back that memory does not know any more.
 async fn is_older(proxy: &Proxy, key: &[u8], seq: u64) -> bool {
-    let Some((object, _)) = lookup::object(&proxy.store, key).await else { return true };
-    match &*object.decoded(decode) {
-        Stored::Response(head) => head.seq < seq,
-        Stored::Vary(_) => false,
-        Stored::Unreadable => true,
+    match lookup::what(&proxy.store, key).await.as_deref() {
+        Some(Stored::Response(head)) => head.seq < seq,
+        Some(Stored::Vary(_)) => false,
+        Some(Stored::Unreadable) | None => true,
     }
 }
 
