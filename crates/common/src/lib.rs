@@ -1,5 +1,6 @@
 //! What storage layouts have in common, below all of them: group commit (`commits.rs`), the rules of S3-FIFO
-//! (`s3fifo.rs`), hashes of keys (`hash.rs`), and the locks and atomics that the seeded scheduler may stand in
+//! (`s3fifo.rs`), hashes of keys (`hash.rs`), panics of threads that
+//! others wait for (`panics.rs`), and the locks and atomics that the seeded scheduler may stand in
 //! for (`sync.rs`). No I/O, and nothing of any layout.
 #![forbid(unsafe_code)]
 
@@ -14,6 +15,7 @@ extern crate picaflor_locks as parking_lot;
 mod commits;
 mod ghost;
 mod hash;
+pub mod panics;
 mod s3fifo;
 pub mod sync;
 

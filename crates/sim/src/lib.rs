@@ -1,6 +1,6 @@
 //! Devices for experiments and tests, behind the seam of `picaflor-device`: disks and cloud volumes simulated on
-//! virtual time, an elevator for disks with an arm, a device that fails as real ones do, on demand; and what
-//! `kill -9` leaves.
+//! virtual time, an elevator for disks with an arm, a device that fails as real ones do, on demand; one
+//! with a hook for tests; and what `kill -9` leaves.
 #![forbid(unsafe_code)]
 
 #[cfg(doctest)]
@@ -10,6 +10,7 @@ struct Readme;
 mod elevator;
 mod fault;
 mod faulty;
+mod hooked;
 mod kill;
 mod medium;
 mod simulated;
@@ -17,6 +18,7 @@ mod simulated;
 pub use elevator::{Elevator, ElevatorDevice};
 pub use fault::{Crashed, Fault, On, Rule};
 pub use faulty::FaultyDevice;
+pub use hooked::{Asked, HookedDevice};
 pub use kill::kill;
 pub use medium::Survivors;
 pub use simulated::{

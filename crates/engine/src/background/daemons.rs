@@ -16,10 +16,11 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use picaflor_common::panics;
 
 use crate::{
-    Daemons, Error, Result, base::layout::Layout, base::panics, base::stats::add, log::flush_queue::Woken,
-    recovery::Deferred, shared::Shared, volume::Volume,
+    Daemons, Error, Result, base::layout::Layout, base::stats::add, log::flush_queue::Woken, recovery::Deferred,
+    shared::Shared, volume::Volume,
 };
 
 /// The threads of one store.
@@ -65,7 +66,7 @@ impl Threads {
         handles: &mut Vec<JoinHandle<()>>,
     ) -> io::Result<()> {
         if shared.options.daemons == Daemons::Threads {
-            let all: [(&str, Daemon); 3] = [("keeper", keeper), ("flusher", flusher), ("reclaimer", reclaimer)];
+            let all: [(&'static str, Daemon); 3] = [("keeper", keeper), ("flusher", flusher), ("reclaimer", reclaimer)];
             // A store that may not write needs only the one that reads.
             let daemons = if shared.options.read_only { &all[..1] } else { &all };
             for volume in volumes {
@@ -77,7 +78,7 @@ impl Threads {
                             deferred.end();
                             run(&volume);
                         };
-                        watch(&volume.shared, whole, |why| {
+                        watch(&volume.shared, name, whole, |why| {
                             volume.log.stop(Error::Daemon { place: volume.medium.place.clone(), daemon: name, why });
                         });
                     })?);
@@ -87,7 +88,7 @@ impl Threads {
                 let (layout, shared) = (Arc::clone(layout), Arc::clone(shared));
                 let thread = std::thread::Builder::new().name("picaflor-keeper".into());
                 handles.push(thread.spawn(move || {
-                    watch(&shared, || layout.run_keeper(), |why| layout.lost_keeper(why));
+                    watch(&shared, "keeper", || layout.run_keeper(), |why| layout.lost_keeper(why));
                 })?);
             }
         }
@@ -111,8 +112,8 @@ impl Threads {
 }
 
 /// Runs a daemon to its end; if that is a panic, it is counted and `stop` is told of it.
-fn watch(shared: &Shared, run: impl FnOnce(), stop: impl FnOnce(String)) {
-    panics::watch(run, |why| {
+fn watch(shared: &Shared, daemon: &'static str, run: impl FnOnce(), stop: impl FnOnce(String)) {
+    panics::watch(daemon, run, |why| {
         add(&shared.counters.daemons_ended, 1);
         stop(why);
     });

@@ -10,7 +10,6 @@ pub(crate) mod group;
 pub(crate) mod layout;
 pub(crate) mod medium;
 pub(crate) mod options;
-pub(crate) mod panics;
 pub(crate) mod pinned;
 pub(crate) mod places;
 pub(crate) mod policy;

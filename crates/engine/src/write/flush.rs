@@ -15,12 +15,12 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::MutexGuard;
-use picaflor_common::Turn;
+use picaflor_common::{Turn, panics};
 use picaflor_device::{Op, Request};
 
 use crate::{
-    Error, Result, base::panics, base::stats::add, cache::buffers::Slot, cache::memory::Resident, read::parts::Parts,
-    space::State, write::append::Appender, write::packing::Packer,
+    Error, Result, base::stats::add, cache::buffers::Slot, cache::memory::Resident, read::parts::Parts, space::State,
+    write::append::Appender, write::packing::Packer,
 };
 
 pub(crate) struct Committer {
@@ -141,7 +141,7 @@ impl Committer {
                 Turn::Lead(number) => {
                     let began = self.parts.shared.clock.now_nanos();
                     let volatile = self.parts.log.queue.volatile_puts.load(Relaxed);
-                    let result = panics::for_others(|| self.commit(), |why| self.ended(why));
+                    let result = panics::for_others("commit", || self.commit(), |daemon, why| self.ended(daemon, why));
                     let failed = result.is_err();
                     if !failed {
                         self.parts.space.settle(number);
@@ -159,9 +159,9 @@ impl Committer {
         }
     }
 
-    /// A caller that committed for others panicked: in this crate, or in a device of its own.
-    fn ended(&self, why: String) {
-        self.parts.log.stop(Error::Daemon { place: self.parts.medium.place.clone(), daemon: "commit", why });
+    /// The thread that committed for others panicked: in this crate, or in a device of the caller's own.
+    fn ended(&self, daemon: &'static str, why: String) {
+        self.parts.log.stop(Error::Daemon { place: self.parts.medium.place.clone(), daemon, why });
     }
 
     fn commit(&self) -> Result<()> {

@@ -1,7 +1,6 @@
 //! What operations cost, counted at the device's door.
 
 use std::{
-    io,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -11,8 +10,9 @@ use std::{
 
 use picaflor::{
     Durability, Mode, Options, Store,
-    device::{CountedDevice, Device, MemoryDevice, Request},
+    device::{CountedDevice, Device, MemoryDevice},
 };
+use picaflor_sim::{Asked, HookedDevice, On};
 
 use rand::Rng;
 
@@ -166,45 +166,14 @@ fn an_object_costs_twelve_bytes_of_index() {
     assert!(found >= 1050, "{found} of 1,054");
 }
 
-/// A device whose syncs take a while, as real ones do.
-struct SlowSync(MemoryDevice);
-
-impl Device for SlowSync {
-    fn capacity(&self) -> u64 {
-        self.0.capacity()
-    }
-
-    fn block_size(&self) -> usize {
-        self.0.block_size()
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.0.read(offset, buf)
-    }
-
-    fn write(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        self.0.write(offset, buf)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        std::thread::sleep(Duration::from_millis(25));
-        self.0.sync()
-    }
-
-    fn submit(&self, batch: Vec<Request>) {
-        self.0.submit(batch);
-    }
-
-    fn backend(&self) -> String {
-        "slow sync".into()
-    }
-}
-
 #[test]
 fn writers_share_one_sync() {
     const PUTS: u64 = 15;
     for writers in [1, 8] {
-        let device = CountedDevice::new(Arc::new(SlowSync(MemoryDevice::new(32 * MIB))));
+        // Syncs take a while, as on real devices.
+        let slow = |asked: Asked| std::thread::sleep(Duration::from_millis(if asked.on == On::Sync { 25 } else { 0 }));
+        let device = HookedDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), slow);
+        let device = CountedDevice::new(Arc::new(device));
         let options = Options::on(Arc::new(device.clone())).memory(8 * MIB).durability(Durability::EveryPut);
         let store = Store::open(options.with(|options| options.cluster = 64 << 10)).unwrap();
         let (before, commits) = (device.counts(), store.stats().counts.commits);

@@ -1,7 +1,6 @@
 //! A daemon that panics is noticed: puts and waits fail by its name, gets go on, and the next opening recovers.
 
 use std::{
-    io,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -9,69 +8,26 @@ use std::{
     time::Duration,
 };
 
-use picaflor::{
-    Durability, Error, Mode, Options, Store,
-    device::{Device, MemoryDevice, Request},
-};
-use picaflor_sim::kill;
+use picaflor::{Durability, Error, Mode, Options, Store, device::MemoryDevice};
+use picaflor_sim::{HookedDevice, kill};
 
 use crate::common::{MIB, body, bypass, key, read};
 
-/// A device on which a thread of this name panics, once it is armed.
-struct Deadly {
-    inner: MemoryDevice,
-    thread: &'static str,
-    armed: AtomicBool,
-}
+/// Whether the thread that is to panic does so now.
+type Armed = Arc<AtomicBool>;
 
-impl Deadly {
-    fn look(&self) {
-        if self.armed.load(Relaxed) && std::thread::current().name() == Some(self.thread) {
+/// Of a device on which a thread of this name panics, once it is armed.
+fn deadly(thread: &'static str) -> (Armed, Options) {
+    let armed = Armed::default();
+    let is_armed = Arc::clone(&armed);
+    let device = HookedDevice::new(Arc::new(MemoryDevice::new(16 * MIB)), move |_| {
+        if is_armed.load(Relaxed) && std::thread::current().name() == Some(thread) {
             // Without a word from the panic's hook.
             std::panic::resume_unwind(Box::new("met a defect"));
         }
-    }
-}
-
-impl Device for Deadly {
-    fn capacity(&self) -> u64 {
-        self.inner.capacity()
-    }
-
-    fn block_size(&self) -> usize {
-        self.inner.block_size()
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.look();
-        self.inner.read(offset, buf)
-    }
-
-    fn write(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        self.look();
-        self.inner.write(offset, buf)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.look();
-        self.inner.sync()
-    }
-
-    fn submit(&self, batch: Vec<Request>) {
-        self.look();
-        self.inner.submit(batch);
-    }
-
-    fn backend(&self) -> String {
-        self.inner.backend()
-    }
-}
-
-fn deadly(thread: &'static str) -> (Arc<Deadly>, Options) {
-    let device = Deadly { inner: MemoryDevice::new(16 * MIB), thread, armed: AtomicBool::new(false) };
-    let device = Arc::new(device);
-    let options = Options::on(device.clone()).memory(8 * MIB).mode(Mode::Cache);
-    (device, options.with(|options| options.cluster = 64 << 10))
+    });
+    let options = Options::on(Arc::new(device)).memory(8 * MIB).mode(Mode::Cache);
+    (armed, options.with(|options| options.cluster = 64 << 10))
 }
 
 #[test]
@@ -81,11 +37,11 @@ fn a_daemon_that_panics_is_named_by_whoever_would_wait_for_it() {
             .into_iter()
             .find(|thread| thread.ends_with(name))
             .unwrap();
-        let (device, options) = deadly(thread);
+        let (armed, options) = deadly(thread);
         let store = Store::open(options.clone()).unwrap();
         (0..100).for_each(|i| store.put(&key(i), &body(i, 3000)).unwrap());
         store.flush().unwrap();
-        device.armed.store(true, Relaxed);
+        armed.store(true, Relaxed);
         // Twice what the device takes is more than enough for each of them to have work to do.
         let failed = (100..200_000).find_map(|i| store.put_with(&key(i), &body(i, 3000), &bypass()).err());
         match failed {
@@ -102,7 +58,7 @@ fn a_daemon_that_panics_is_named_by_whoever_would_wait_for_it() {
         let found = (0..200_000).take_while(|i| *i < 100).filter(|i| read(&store, &key(*i)).is_some()).count();
         assert!(name == "reclaimer" || found > 0, "{name}: gets go on");
         assert!(matches!(store.close(), Err(Error::Daemon { .. })), "{name}");
-        device.armed.store(false, Relaxed);
+        armed.store(false, Relaxed);
         let store = Store::open(options).unwrap();
         assert!(!store.receipt().volumes[0].dropped.cold_start, "{name}");
         store.put(b"new", b"body").unwrap();
@@ -112,10 +68,10 @@ fn a_daemon_that_panics_is_named_by_whoever_would_wait_for_it() {
 
 #[test]
 fn who_waits_for_durability_is_told() {
-    let (device, options) = deadly("picaflor-flusher");
+    let (armed, options) = deadly("picaflor-flusher");
     let store = Store::open(options.durability(Durability::EveryPut)).unwrap();
     store.put(b"first", b"x").unwrap();
-    device.armed.store(true, Relaxed);
+    armed.store(true, Relaxed);
     // The flusher does it for tasks.
     let put = futures_executor::block_on(store.put_async(b"second", b"y"));
     assert!(matches!(put, Err(Error::Daemon { daemon: "flusher", .. })), "{put:?}");
@@ -124,10 +80,10 @@ fn who_waits_for_durability_is_told() {
 
 #[test]
 fn who_waits_for_a_commit_is_told_if_the_caller_that_makes_it_panics() {
-    let (device, options) = deadly("putter");
+    let (armed, options) = deadly("putter");
     let store = Store::open(options.durability(Durability::EveryPut)).unwrap();
     store.put(b"first", b"x").unwrap();
-    device.armed.store(true, Relaxed);
+    armed.store(true, Relaxed);
     let own = store.clone();
     let putter = std::thread::Builder::new().name("putter".into());
     assert!(putter.spawn(move || own.put(b"second", b"y")).unwrap().join().is_err(), "the panic is its caller's");
@@ -142,13 +98,13 @@ fn who_waits_for_a_commit_is_told_if_the_caller_that_makes_it_panics() {
 
 #[test]
 fn the_keeper_of_tables_is_noticed_too() {
-    let (device, options) = deadly("picaflor-keeper");
+    let (armed, options) = deadly("picaflor-keeper");
     let options = options.rows(picaflor_literature::ROWS).as_preset("pmflf-ts").unwrap().mode(Mode::Store);
     let store = Store::open(options.clone()).unwrap();
     (0..100).for_each(|i| store.put(&key(i), &body(i, 3000)).unwrap());
     // As `kill -9` leaves it, with work for the keeper.
     kill(store);
-    device.armed.store(true, Relaxed);
+    armed.store(true, Relaxed);
     let store = Store::open(options).unwrap();
     let failed = (0..100_000_000_u64).find_map(|_| store.flush().err());
     assert!(matches!(failed, Some(Error::Daemon { daemon: "keeper", .. })), "{failed:?}");

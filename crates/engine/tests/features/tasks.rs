@@ -17,20 +17,21 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use picaflor::{
     Durability, Mode, Options, Place, Put, Store,
-    device::{Device, Folder, MemoryDevice, RealFolder, Request},
+    device::{Folder, MemoryDevice, RealFolder},
 };
+use picaflor_sim::{Asked, HookedDevice};
 
 use crate::common::{MIB, body, bypass, in_group, key, plain};
 
-/// A device that one thread may not wait for, and at which the reclaimer waits while the gate is shut.
-struct Guarded {
-    inner: MemoryDevice,
+/// What one thread may not wait for, and where the reclaimer waits while the gate is shut.
+#[derive(Default)]
+struct Guard {
     executor: Mutex<Option<ThreadId>>,
     shut: Mutex<bool>,
     opened: Condvar,
 }
 
-impl Guarded {
+impl Guard {
     fn pass(&self) {
         let thread = std::thread::current();
         assert_ne!(*self.executor.lock(), Some(thread.id()), "the executor's thread waits for the device");
@@ -48,74 +49,40 @@ impl Guarded {
     }
 }
 
-impl Device for Guarded {
-    fn capacity(&self) -> u64 {
-        self.inner.capacity()
-    }
-
-    fn block_size(&self) -> usize {
-        self.inner.block_size()
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.pass();
-        self.inner.read(offset, buf)
-    }
-
-    fn write(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        self.pass();
-        self.inner.write(offset, buf)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.pass();
-        self.inner.sync()
-    }
-
-    // It is not waited for.
-    fn submit(&self, batch: Vec<Request>) {
-        self.inner.submit(batch);
-    }
-
-    fn backend(&self) -> String {
-        self.inner.backend()
-    }
-}
-
 /// A folder that the same thread may not wait for.
 struct GuardedFolder {
     inner: RealFolder,
-    device: Arc<Guarded>,
+    guard: Arc<Guard>,
 }
 
 impl Folder for GuardedFolder {
     fn make_dir(&self, path: &str) -> io::Result<()> {
-        self.device.pass();
+        self.guard.pass();
         self.inner.make_dir(path)
     }
 
     fn write(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
-        self.device.pass();
+        self.guard.pass();
         self.inner.write(path, bytes)
     }
 
     fn read(&self, path: &str) -> io::Result<Vec<u8>> {
-        self.device.pass();
+        self.guard.pass();
         self.inner.read(path)
     }
 
     fn remove(&self, path: &str) -> io::Result<()> {
-        self.device.pass();
+        self.guard.pass();
         self.inner.remove(path)
     }
 
     fn list(&self, each: &mut dyn FnMut(&str, u64)) -> io::Result<()> {
-        self.device.pass();
+        self.guard.pass();
         self.inner.list(each)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.device.pass();
+        self.guard.pass();
         self.inner.sync()
     }
 
@@ -127,24 +94,29 @@ impl Folder for GuardedFolder {
 /// One of each kind of layout, on the guarded device or a folder as it is.
 const PRESETS: [&str; 4] = ["picaflor", "stream", "pmflf-ts", "simple"];
 
-fn guarded_as(preset: &str, folder: &std::path::Path) -> (Arc<Guarded>, Options) {
-    let (device, options) = guarded(32 * MIB, Mode::Store);
+fn guarded_as(preset: &str, folder: &std::path::Path) -> (Arc<Guard>, Options) {
+    let (guard, options) = guarded(32 * MIB, Mode::Store);
     let mut options =
         options.rows(picaflor_literature::ROWS).as_preset(preset).unwrap().durability(Durability::EveryPut);
     if options.wants_folder() {
         let inner = RealFolder::open(folder).unwrap();
-        options.places = vec![Place::Folder(Arc::new(GuardedFolder { inner, device: device.clone() }))];
+        options.places = vec![Place::Folder(Arc::new(GuardedFolder { inner, guard: guard.clone() }))];
         options = options.capacity(32 * MIB);
     }
-    (device, options)
+    (guard, options)
 }
 
-fn guarded(bytes: u64, mode: Mode) -> (Arc<Guarded>, Options) {
-    let inner = MemoryDevice::new(bytes);
-    let device = Guarded { inner, executor: Mutex::new(None), shut: Mutex::new(false), opened: Condvar::new() };
-    let device = Arc::new(device);
-    let options = Options::on(device.clone()).memory(4 * MIB).mode(mode);
-    (device, options.with(|options| options.cluster = 64 << 10))
+fn guarded(bytes: u64, mode: Mode) -> (Arc<Guard>, Options) {
+    let guard = Arc::new(Guard::default());
+    let own = guard.clone();
+    let pass = move |asked: Asked| {
+        if !asked.is_submitted {
+            own.pass()
+        }
+    };
+    let device = HookedDevice::new(Arc::new(MemoryDevice::new(bytes)), pass);
+    let options = Options::on(Arc::new(device)).memory(4 * MIB).mode(mode);
+    (guard, options.with(|options| options.cluster = 64 << 10))
 }
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
@@ -162,7 +134,7 @@ fn every_verb_has_a_form_for_tasks() {
     for executor in EXECUTORS {
         for preset in PRESETS {
             let folder = tempfile::tempdir().unwrap();
-            let (device, options) = guarded_as(preset, folder.path());
+            let (guard, options) = guarded_as(preset, folder.path());
             let store = Store::open(options.clone()).unwrap();
             (0..50).for_each(|i| store.put_with(&key(i), &body(i, 3000), &in_group(3)).unwrap());
             store.put(b"large", &body(7, 500_000)).unwrap();
@@ -170,7 +142,7 @@ fn every_verb_has_a_form_for_tasks() {
             store.close().unwrap();
             let store = Store::open(options).unwrap();
             let keys: Vec<_> = store.keys().map(|entry| entry.key).collect();
-            *device.executor.lock() = Some(std::thread::current().id());
+            *guard.executor.lock() = Some(std::thread::current().id());
             let own = store.clone();
             let held = device.clone();
             executor(Box::pin(async move {
@@ -225,10 +197,10 @@ fn opening_checking_and_closing_are_done_aside() {
     for executor in EXECUTORS {
         for preset in PRESETS {
             let folder = tempfile::tempdir().unwrap();
-            let (device, options) = guarded_as(preset, folder.path());
+            let (guard, options) = guarded_as(preset, folder.path());
             let store = Store::open(options.clone().durability(Durability::None)).unwrap();
             (0..20).for_each(|i| store.put(&key(i), &body(i, 3000)).unwrap());
-            *device.executor.lock() = Some(std::thread::current().id());
+            *guard.executor.lock() = Some(std::thread::current().id());
             let again = options.clone();
             executor(Box::pin(async move {
                 store.close_async().await.unwrap();
@@ -236,7 +208,7 @@ fn opening_checking_and_closing_are_done_aside() {
                 assert!(store.check_async(|_, _| {}).await.is_clean(), "{preset}");
                 store.close_async().await.unwrap();
             }));
-            *device.executor.lock() = None;
+            *guard.executor.lock() = None;
             let store = Store::open(options).unwrap();
             let found = (0..20).filter(|i| store.contains(&key(*i)).unwrap()).count();
             assert_eq!(found, 20, "{preset}");
@@ -247,7 +219,7 @@ fn opening_checking_and_closing_are_done_aside() {
 
 #[test]
 fn a_delete_that_needs_no_look_at_the_device_is_done_by_the_call() {
-    let (device, options) = guarded(32 * MIB, Mode::Cache);
+    let (guard, options) = guarded(32 * MIB, Mode::Cache);
     let store = Store::open(options.clone()).unwrap();
     store.put(b"long", &body(1, 30_000)).unwrap();
     store.close().unwrap();
@@ -255,7 +227,7 @@ fn a_delete_that_needs_no_look_at_the_device_is_done_by_the_call() {
     // The opening is over.
     assert_eq!(store.stats().objects, 1);
     store.put(b"in memory", b"body").unwrap();
-    *device.executor.lock() = Some(std::thread::current().id());
+    *guard.executor.lock() = Some(std::thread::current().id());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     for key in [&b"in memory"[..], b"never put"] {
         let mut delete = Box::pin(store.delete_async(key));
@@ -266,7 +238,7 @@ fn a_delete_that_needs_no_look_at_the_device_is_done_by_the_call() {
     }
     // Its entry may be another key's: a delete looks, on another thread.
     let found = futures_executor::block_on(store.delete_async(b"long")).unwrap();
-    *device.executor.lock() = None;
+    *guard.executor.lock() = None;
     assert!(found && !store.contains(b"long").unwrap() && !store.contains(b"in memory").unwrap());
     store.close().unwrap();
 }
@@ -299,9 +271,9 @@ async fn yielded() {
 fn who_waits_for_clean_space_lets_the_other_tasks_go_on() {
     for executor in EXECUTORS {
         for streamed in [true, false] {
-            let (device, options) = guarded(16 * MIB, Mode::Cache);
+            let (guard, options) = guarded(16 * MIB, Mode::Cache);
             let store = Store::open(options).unwrap();
-            device.set_shut(true);
+            guard.set_shut(true);
             let (put, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
             let (progress, ended) = (put.clone(), over.clone());
             let puts = async move {

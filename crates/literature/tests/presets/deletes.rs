@@ -14,9 +14,9 @@ use std::{
 
 use picaflor::{
     Durability, Mode, Options, Place, Store,
-    device::{Device, Folder, MemoryDevice, RealFolder, Request},
+    device::{Folder, MemoryDevice, RealFolder},
 };
-use picaflor_sim::FaultyDevice;
+use picaflor_sim::{Asked, FaultyDevice, HookedDevice, On};
 
 use crate::common::{MIB, body, key, read};
 
@@ -51,41 +51,10 @@ impl Gate {
     }
 }
 
-/// A device, or the folder that stands for it, whose syncs go through a gate.
-struct Gated<T>(T, Arc<Gate>);
+/// A folder whose syncs go through a gate.
+struct Gated(RealFolder, Arc<Gate>);
 
-impl Device for Gated<FaultyDevice> {
-    fn capacity(&self) -> u64 {
-        self.0.capacity()
-    }
-
-    fn block_size(&self) -> usize {
-        self.0.block_size()
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.0.read(offset, buf)
-    }
-
-    fn write(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        self.0.write(offset, buf)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.1.pass();
-        self.0.sync()
-    }
-
-    fn submit(&self, batch: Vec<Request>) {
-        self.0.submit(batch);
-    }
-
-    fn backend(&self) -> String {
-        self.0.backend()
-    }
-}
-
-impl Folder for Gated<RealFolder> {
+impl Folder for Gated {
     fn make_dir(&self, path: &str) -> io::Result<()> {
         self.0.make_dir(path)
     }
@@ -140,7 +109,15 @@ fn deletes_are_volatile_until_the_commit_that_covers_them_is_complete() {
         let medium = FaultyDevice::new(Arc::new(MemoryDevice::new(8 * MIB)), 1);
         let path = folder.path().join(preset);
         let place = match preset {
-            "buddy-scan" => Place::Device(Arc::new(Gated(medium.clone(), gate.clone()))),
+            "buddy-scan" => {
+                let own = gate.clone();
+                let hook = move |asked: Asked| {
+                    if asked.on == On::Sync {
+                        own.pass()
+                    }
+                };
+                Place::Device(Arc::new(HookedDevice::new(Arc::new(medium.clone()), hook)))
+            }
             _ => Place::Folder(Arc::new(Gated(RealFolder::open(&path).unwrap(), gate.clone()))),
         };
         let store = Store::open(options(preset, 2).with(|options| options.places = vec![place])).unwrap();

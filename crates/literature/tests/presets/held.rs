@@ -14,10 +14,10 @@ use std::{
 use parking_lot::Mutex;
 use picaflor::{
     Mode, Options, Store,
-    device::{Device, Folder, MemoryDevice, Request},
+    device::{Folder, MemoryDevice},
 };
-use picaflor_device::Op;
 use picaflor_format::zone::Map;
+use picaflor_sim::{HookedDevice, On};
 
 use crate::{
     common::{MIB, body, by_hand, key, plain},
@@ -43,67 +43,30 @@ const WAITING: u64 = 300;
 /// Most reads of objects whose keys the index does not tell from another's.
 const LOOKS: u64 = 8;
 
-/// A device that notes what is asked of it where objects lie.
+/// What is asked of a device where objects lie.
 struct Watched {
-    inner: MemoryDevice,
     from: u64,
+    /// Whether it was a write, from where, and how much.
     seen: Mutex<Vec<(bool, u64, u64)>>,
 }
 
 impl Watched {
-    fn new(block: usize) -> Arc<Self> {
+    fn new(block: usize) -> (Arc<Self>, Arc<HookedDevice>) {
         let from = Map::new(CAPACITY, CLUSTER).unwrap().in_place().1.start;
-        Arc::new(Self { inner: MemoryDevice::with_block_size(CAPACITY, block), from, seen: Mutex::default() })
-    }
-
-    fn note(&self, writes: bool, offset: u64, len: usize) {
-        if offset >= self.from {
-            self.seen.lock().push((writes, offset, len as u64));
-        }
-    }
-
-    fn slots(&self) -> usize {
-        (Map::new(CAPACITY, CLUSTER).unwrap().in_place().1.len / BLOCK) as usize
+        let watched = Arc::new(Self { from, seen: Mutex::default() });
+        let own = Arc::clone(&watched);
+        let hook = move |asked: picaflor_sim::Asked| {
+            if asked.on != On::Sync && asked.offset >= from {
+                own.seen.lock().push((asked.on == On::Write, asked.offset, asked.len as u64));
+            }
+        };
+        (watched, Arc::new(HookedDevice::new(Arc::new(MemoryDevice::with_block_size(CAPACITY, block)), hook)))
     }
 }
 
-impl Device for Watched {
-    fn capacity(&self) -> u64 {
-        self.inner.capacity()
-    }
-
-    fn block_size(&self) -> usize {
-        self.inner.block_size()
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.note(false, offset, buf.len());
-        self.inner.read(offset, buf)
-    }
-
-    fn write(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        self.note(true, offset, buf.len());
-        self.inner.write(offset, buf)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.inner.sync()
-    }
-
-    fn submit(&self, batch: Vec<Request>) {
-        for request in &batch {
-            match &request.op {
-                Op::Read(buf) => self.note(false, request.offset, buf.len()),
-                Op::Write(bytes) => self.note(true, request.offset, bytes.len()),
-                Op::Sync => {}
-            }
-        }
-        self.inner.submit(batch);
-    }
-
-    fn backend(&self) -> String {
-        "watched".into()
-    }
+/// Slots of the device.
+fn slots() -> usize {
+    (Map::new(CAPACITY, CLUSTER).unwrap().in_place().1.len / BLOCK) as usize
 }
 
 /// A folder in memory that counts.
@@ -211,11 +174,11 @@ fn replay(
 }
 
 /// What the engine asked of the disk: requests that were for gets and for puts, in order.
-fn asked_of(device: &Watched, gets: &[usize]) -> Asked {
+fn asked_of(watched: &Watched, gets: &[usize]) -> Asked {
     let gets: BTreeSet<usize> = gets.iter().copied().collect();
-    let (mut asked, mut end) = (Asked::default(), device.from);
+    let (mut asked, mut end) = (Asked::default(), watched.from);
     let mut slots = BTreeSet::new();
-    for (at, (writes, offset, len)) in device.seen.lock().iter().enumerate() {
+    for (at, (writes, offset, len)) in watched.seen.lock().iter().enumerate() {
         if *writes {
             asked.writes += 1;
             asked.written += len;
@@ -238,22 +201,22 @@ fn asked_of(device: &Watched, gets: &[usize]) -> Asked {
 /// Runs the engine and models, and says what the engine asked, and which URLs have a place of it in what order.
 fn asked_beside(
     options: Options,
-    device: &Arc<Watched>,
+    watched: &Watched,
     models: &mut [&mut dyn Manages],
     (utilisation, every): (u64, u64),
 ) -> (Asked, Vec<u64>) {
     // A cache, as the paper's is: a store would look at what a put replaces.
     let store = Store::open(options.mode(Mode::Cache).memory(16 * MIB)).unwrap();
-    device.seen.lock().clear();
+    watched.seen.lock().clear();
     let gets = Mutex::new(Vec::new());
     let read = |url: u64| {
-        let before = device.seen.lock().len();
+        let before = watched.seen.lock().len();
         let found = store.get(&key(url)).unwrap().is_some();
-        gets.lock().extend(before..device.seen.lock().len());
+        gets.lock().extend(before..watched.seen.lock().len());
         found
     };
-    let urls = replay(&store, models, device.slots(), (utilisation, every), &read);
-    let ours = asked_of(device, &gets.lock());
+    let urls = replay(&store, models, slots(), (utilisation, every), &read);
+    let ours = asked_of(watched, &gets.lock());
     let place = |url: &u64| Some((store.locate(&key(*url)).unwrap()?.first()?.offset, *url));
     let order: BTreeMap<u64, u64> = urls.iter().filter_map(place).collect();
     store.close().unwrap();
@@ -275,9 +238,9 @@ fn held(what: &str, ours: u64, model: u64) {
 fn stream_asks_of_the_disk_what_its_paper_says() {
     // Blocks of a slot, so that nothing is written in part; and of a page.
     for (block, utilisation) in [(512, 71), (512, 90), (4096, 71)] {
-        let device = Watched::new(block);
-        let mut model = Stream::new(device.slots(), block as u64);
-        let (ours, _) = asked_beside(by_hand("stream", device.clone()), &device, &mut [&mut model], (utilisation, 1));
+        let (watched, device) = Watched::new(block);
+        let mut model = Stream::new(slots(), block as u64);
+        let (ours, _) = asked_beside(by_hand("stream", device), &watched, &mut [&mut model], (utilisation, 1));
         let model = model.asked();
         println!("STREAM, blocks of {block}, {utilisation}%");
         held("writes", ours.writes, model.writes);
@@ -292,16 +255,16 @@ fn stream_asks_of_the_disk_what_its_paper_says() {
 #[test]
 fn buddy_asks_of_the_disk_what_its_paper_says() {
     for utilisation in [40, 71] {
-        let device = Watched::new(512);
+        let (watched, device) = Watched::new(512);
         let folder = Arc::new(Counting::default());
         let mut model = Buddy::new(THRESHOLD as usize);
-        let options = by_hand("buddy", device.clone()).with(|options| options.threshold = THRESHOLD);
+        let options = by_hand("buddy", device).with(|options| options.threshold = THRESHOLD);
         let options = options.long_files_in(folder.clone() as Arc<dyn Folder>);
-        let areas = |go_back| Areas::new(device.slots(), |class| 8.max(64 / class), go_back);
+        let areas = |go_back| Areas::new(slots(), |class| 8.max(64 / class), go_back);
         let [mut given_back, mut kept] =
             [true, false].map(|go_back| Buddy::of_areas(THRESHOLD as usize, areas(go_back)));
         let models: &mut [&mut dyn Manages] = &mut [&mut model, &mut given_back, &mut kept];
-        let (ours, _) = asked_beside(options, &device, models, (utilisation, 1));
+        let (ours, _) = asked_beside(options, &watched, models, (utilisation, 1));
         let model = model.asked();
         println!("BUDDY, {utilisation}%");
         held("writes", ours.writes, model.writes);
@@ -320,11 +283,11 @@ fn buddy_asks_of_the_disk_what_its_paper_says() {
 #[test]
 fn locality_buffers_ask_of_the_disk_what_their_paper_says() {
     for utilisation in [40, 71, 85] {
-        let device = Watched::new(512);
-        assert!(device.from.is_multiple_of(PAGE), "slots begin with a page");
-        let mut model = LocalityBuffers::new(device.slots(), BUFFERS);
-        let options = by_hand("lazy-reads-loc", device.clone()).with(|options| options.open_buffers = BUFFERS);
-        let (ours, order) = asked_beside(options, &device, &mut [&mut model], (utilisation, WAITING));
+        let (watched, device) = Watched::new(512);
+        assert!(watched.from.is_multiple_of(PAGE), "slots begin with a page");
+        let mut model = LocalityBuffers::new(slots(), BUFFERS);
+        let options = by_hand("lazy-reads-loc", device).with(|options| options.open_buffers = BUFFERS);
+        let (ours, order) = asked_beside(options, &watched, &mut [&mut model], (utilisation, WAITING));
         println!("locality buffers, {utilisation}%");
         let [here, there] = [&order, &model.in_order()].map(|order| changes(order));
         held("changes of server from one URL to the next", here, there);

@@ -1,24 +1,21 @@
 //! In place: what a sync vouched for is damage when it rots, and gives way to no older version; what lies at a place
 //! and was written for another is no object's; and what a delete lets others have is told by the commit that gives it.
 
-use std::{
-    io,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use picaflor::{
     Error, Options, Store,
-    device::{AlignedBuf, Device, MemoryDevice, Request},
+    device::{AlignedBuf, Device, MemoryDevice},
 };
 use picaflor_format::{
     BLOCK,
     superblock::Superblock,
     zone::{Map, SLOT},
 };
-use picaflor_sim::kill;
+use picaflor_sim::{Asked, HookedDevice, On, kill};
 
 use crate::common::{IN_PLACE, MIB, body, by_hand, key, memory, read};
 
@@ -141,49 +138,25 @@ fn what_a_write_brought_to_another_place_is_nobodys_there() {
 
 type Act = Box<dyn FnOnce() + Send>;
 
-/// Before one of its reads something else happens.
-struct Watched {
-    inner: Arc<MemoryDevice>,
+/// Reads so far, before which of them something else happens, and what.
+#[derive(Default)]
+struct Before {
     reads: AtomicU64,
-    /// Before which read, and what.
-    before: Mutex<Option<(u64, Act)>>,
+    act: Mutex<Option<(u64, Act)>>,
 }
 
-impl Device for Watched {
-    fn capacity(&self) -> u64 {
-        self.inner.capacity()
-    }
-
-    fn block_size(&self) -> usize {
-        self.inner.block_size()
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let now = self.reads.fetch_add(1, Relaxed);
-        let act = self.before.lock().unwrap().take_if(|(at, _)| *at == now);
-        act.into_iter().for_each(|(_, act)| act());
-        self.inner.read(offset, buf)
-    }
-
-    fn write(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        self.inner.write(offset, buf)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.inner.sync()
-    }
-
-    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.inner.discard(offset, len)
-    }
-
-    fn submit(&self, batch: Vec<Request>) {
-        self.inner.submit(batch);
-    }
-
-    fn backend(&self) -> String {
-        self.inner.backend()
-    }
+/// A device before one of whose reads something else happens.
+fn watched(inner: Arc<MemoryDevice>) -> (Arc<Before>, Arc<HookedDevice>) {
+    let before = Arc::new(Before::default());
+    let own = Arc::clone(&before);
+    let hook = move |asked: Asked| {
+        if asked.on == On::Read && !asked.is_submitted {
+            let now = own.reads.fetch_add(1, Relaxed);
+            let act = own.act.lock().unwrap().take_if(|(at, _)| *at == now);
+            act.into_iter().for_each(|(_, act)| act());
+        }
+    };
+    (before, Arc::new(HookedDevice::new(inner, hook)))
 }
 
 #[test]
@@ -193,7 +166,7 @@ fn pieces_that_a_delete_has_let_go_are_written_over_only_when_the_delete_is_told
         let mut written_over = 0;
         for reads in 1..5 {
             let inner = memory(8 * MIB, 512);
-            let device = Arc::new(Watched { inner: inner.clone(), reads: AtomicU64::new(0), before: Mutex::default() });
+            let (before, device) = watched(inner.clone());
             let options = by_hand(preset, device.clone());
             let store = Store::open(options.clone()).unwrap();
             store.put(b"large", &body(1, 700_000)).unwrap();
@@ -207,7 +180,7 @@ fn pieces_that_a_delete_has_let_go_are_written_over_only_when_the_delete_is_told
                 assert!(matches!(full, Some(Error::Full { .. })), "{full:?}");
                 *image_then.lock().unwrap() = Some(image(&inner));
             };
-            *device.before.lock().unwrap() = Some((device.reads.load(Relaxed) + reads, Box::new(act)));
+            *before.act.lock().unwrap() = Some((before.reads.load(Relaxed) + reads, Box::new(act)));
             assert!(store.delete(b"large").unwrap(), "{preset}");
             drop(store);
             // The process was killed in the midst of it.
@@ -232,7 +205,7 @@ fn a_page_of_the_journal_that_was_bad_on_its_way_is_read_again() {
     for preset in told().chain(["picaflor"]) {
         for bad in 1..4 {
             let inner = memory(8 * MIB, 512);
-            let device = Arc::new(Watched { inner: inner.clone(), reads: AtomicU64::new(0), before: Mutex::default() });
+            let (before, device) = watched(inner.clone());
             let options = by_hand(preset, device.clone());
             let store = Store::open(options.clone()).unwrap();
             for i in 0..3 {
@@ -245,9 +218,9 @@ fn a_page_of_the_journal_that_was_bad_on_its_way_is_read_again() {
             // The read of the ring, behind those of both superblocks, gets the flipped bit.
             let right = inner.clone();
             let act = Box::new(move || flip(&right, at));
-            *device.before.lock().unwrap() = Some((device.reads.load(Relaxed) + 3, act));
+            *before.act.lock().unwrap() = Some((before.reads.load(Relaxed) + 3, act));
             let store = Store::open(options).unwrap();
-            assert!(device.before.lock().unwrap().is_none());
+            assert!(before.act.lock().unwrap().is_none());
             assert!((0..3).all(|i| read(&store, &key(i)) == Some(body(i, 300))), "{preset}, page {bad}");
         }
     }

@@ -6,10 +6,11 @@
 //! noted tail without a gap: a block behind one that is still being written must not be promised, for after
 //! a crash it could not be found.
 
-use picaflor_common::Turn;
+use picaflor_common::{Turn, panics};
 use std::time::Instant;
 
-use super::{BlockError, BlockResult, FreeLists, home::HomeState, space::Space};
+use super::{BlockError, BlockResult, FreeLists, error::PLACE, home::HomeState, space::Space};
+use crate::Error;
 
 impl FreeLists {
     /// Makes everything durable that was done before the call: returns after a device sync that began after it. Threads
@@ -23,7 +24,13 @@ impl FreeLists {
             Turn::Durable => Ok(()),
             Turn::Lead(number) => {
                 let began = Instant::now();
-                let outcome = self.commit();
+                let outcome = panics::for_others(
+                    "commit",
+                    || self.commit(),
+                    |daemon, why| {
+                        self.commits.fail(Error::Daemon { place: PLACE.to_owned(), daemon, why });
+                    },
+                );
                 let shared = outcome.as_ref().map(|&()| ()).map_err(BlockError::shared);
                 self.commits.complete(number, shared, began.elapsed());
                 outcome.map_err(|error| BlockError::Stopped(error.shared()))

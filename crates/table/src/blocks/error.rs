@@ -5,6 +5,9 @@ use std::{io, sync::Arc};
 use super::Address;
 use crate::Error;
 
+/// What errors of the allocator name that have no place of their own.
+pub(super) const PLACE: &str = "block allocator";
+
 /// Why a call of the allocator failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -88,9 +91,7 @@ impl BlockError {
         match self {
             Self::Io { what, source } => Error::Io { place: what.clone(), source: Arc::clone(source) },
             Self::Stopped(error) => error.clone(),
-            other => {
-                Error::Io { place: "block allocator".to_owned(), source: Arc::new(io::Error::other(other.to_string())) }
-            }
+            other => Error::Io { place: PLACE.to_owned(), source: Arc::new(io::Error::other(other.to_string())) },
         }
     }
 }

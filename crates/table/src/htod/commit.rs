@@ -9,7 +9,7 @@
 //! durable, no block is allocated any more that holds a version of its key. So a key whose page is lost has the
 //! newest version that is allocated (`rebuild.rs`).
 
-use picaflor_common::Turn;
+use picaflor_common::{Turn, panics};
 use std::{
     sync::{
         Arc,
@@ -31,7 +31,7 @@ use super::{
     tables::Index,
 };
 use crate::{
-    Result,
+    Error, Result,
     blocks::{Block, BlockError, FreeLists},
 };
 
@@ -107,12 +107,15 @@ impl Inner {
             let Turn::Lead(led) = self.commits.wait(number)? else { return Ok(()) };
             let began = Instant::now();
             let grown = self.grown();
-            // First what another thread may be about to free: it counts on this commit to make that durable.
-            let before = self.release(lists, self.commits.completed());
-            let result = before.and_then(|freed| {
+            let commit = || {
+                // First what another thread may be about to free: it counts on this commit to make that durable.
+                let freed = self.release(lists, self.commits.completed())?;
                 self.write_all(lists)?;
                 lists.sync().map_err(failed("sync"))?;
                 Ok(freed + self.freed_now.swap(0, Relaxed))
+            };
+            let result = panics::for_others("commit", commit, |daemon, why| {
+                self.commits.fail(Error::Daemon { place: "hash table".to_owned(), daemon, why });
             });
             let freed = *result.as_ref().unwrap_or(&0);
             self.commits.complete(led, result.map(drop), began.elapsed());

@@ -1,5 +1,6 @@
 //! A device that fails one write while several threads put: each of them waits for a batch that another may be
-//! writing, and none may be told that its own is durable when that one failed.
+//! writing, and none may be told that its own is durable when that one failed. And a caller that panics while it
+//! commits for others.
 
 use std::{
     sync::{
@@ -11,9 +12,10 @@ use std::{
 };
 
 use picaflor_device::{Clock, Device, MemoryDevice};
-use picaflor_sim::{Fault, FaultyDevice, On, Rule};
+use picaflor_sim::{Asked, Fault, FaultyDevice, HookedDevice, On, Rule};
 use picaflor_table::{
-    blocks::BlockOptions,
+    Error,
+    blocks::{BlockError, BlockOptions, FreeLists},
     htod::{Durable, HashTables},
 };
 
@@ -74,4 +76,46 @@ fn acknowledged(point: u64) -> u64 {
 fn a_batch_that_fails_is_nobody_elses_success() {
     let acknowledged: u64 = (3..43).step_by(2).map(acknowledged).sum();
     assert!(acknowledged > 40, "{acknowledged} puts were acknowledged before the failures");
+}
+
+/// A device on which threads that are named so panic.
+fn deadly() -> Arc<dyn Device> {
+    let hook = |_: Asked| {
+        if thread::current().name() == Some("deadly") {
+            // Without a word from the panic's hook.
+            std::panic::resume_unwind(Box::new("met a defect"));
+        }
+    };
+    Arc::new(HookedDevice::new(Arc::new(MemoryDevice::with_block_size(16 << 20, 512)), hook))
+}
+
+/// Has one thread panic in `first`; then what another gets of `second`, unless it waits for ever.
+fn second_of<T: Send + 'static>(
+    first: impl FnOnce() + Send + 'static,
+    second: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    let deadly = thread::Builder::new().name("deadly".into()).spawn(first).unwrap();
+    assert!(deadly.join().is_err(), "the panic is its caller's");
+    let (sender, receiver) = std::sync::mpsc::channel();
+    thread::spawn(move || sender.send(second()));
+    receiver.recv_timeout(Duration::from_secs(30)).expect("no wait for ever")
+}
+
+#[test]
+fn who_waits_for_a_commit_is_told_if_the_caller_that_makes_it_panics() {
+    let tables = HashTables::open(deadly(), BlockOptions::default(), options(Durable::EachCall)).unwrap().0;
+    let table = tables.table("t").unwrap();
+    table.put(&key(1), b"first").unwrap();
+    let (own, other) = (table.clone(), table.clone());
+    let put = second_of(move || own.put(&key(2), b"second").unwrap(), move || other.put(&key(3), b"third"));
+    assert!(matches!(&put, Err(Error::Daemon { daemon: "commit", why, .. }) if why == "met a defect"), "{put:?}");
+    assert_eq!(table.get(&key(1)).unwrap().as_deref(), Some(&b"first"[..]), "gets go on");
+
+    let lists = Arc::new(FreeLists::open(deadly(), BlockOptions::default()).unwrap().0);
+    let block = lists.put(b"first").unwrap();
+    lists.sync().unwrap();
+    let (own, other) = (Arc::clone(&lists), Arc::clone(&lists));
+    let synced = second_of(move || own.sync().unwrap(), move || other.sync());
+    let Err(BlockError::Stopped(Error::Daemon { daemon: "commit", .. })) = synced else { panic!("{synced:?}") };
+    assert_eq!(lists.read(block.address()).unwrap().1, b"first");
 }

@@ -8,31 +8,30 @@ use std::{
 };
 
 thread_local! {
-    /// Whether this thread is a daemon, so that [`watch`] tells of its panics.
-    static IS_DAEMON: Cell<bool> = const { Cell::new(false) };
+    /// Which daemon this thread is.
+    static DAEMON: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 
 /// Runs a daemon to its end; if that is a panic, `told` has what it said.
-pub(crate) fn watch(run: impl FnOnce(), told: impl FnOnce(String)) {
-    IS_DAEMON.set(true);
+pub fn watch(daemon: &'static str, run: impl FnOnce(), told: impl FnOnce(String)) {
+    DAEMON.set(Some(daemon));
     if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
         told(said(&*panic));
     }
 }
 
-/// Does what other threads wait for. If it panics, `told` has what the panic said, unless a daemon's end tells it; and
-/// the panic goes on.
-pub(crate) fn for_others<T>(act: impl FnOnce() -> T, told: impl FnOnce(String)) -> T {
+/// Does what other threads wait for. If it panics, `told` has the name of the daemon that this thread is, or else
+/// `what`, and what the panic said; and the panic goes on.
+pub fn for_others<T>(what: &'static str, act: impl FnOnce() -> T, told: impl FnOnce(&'static str, String)) -> T {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
-        if !IS_DAEMON.get() {
-            told(said(&*panic));
-        }
+        told(DAEMON.get().unwrap_or(what), said(&*panic));
         resume_unwind(panic)
     })
 }
 
 /// What a panic said.
-fn said(panic: &(dyn Any + Send)) -> String {
+#[must_use]
+pub fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("a panic without words").to_owned()
 }
