@@ -225,8 +225,10 @@ impl Store {
         if blocked == Blocked::Space && volume.catalog.keeps_all_in_clusters() {
             return if is_done { Err(self.no_room(volume, blocked, parts)) } else { Ok(()) };
         }
-        let patient = u128::from(now - insertion.waited_since.unwrap_or(now)) < PATIENCE.as_nanos()
-            && insertion.rounds <= 2 * u64::from(volume.space.count());
+        // Compacting each cluster twice without finding room is to find none. Where objects have places, each round
+        // lets some leave, and at the end there are none.
+        let may_find = volume.catalog.places.is_some() || insertion.rounds <= 2 * u64::from(volume.space.count());
+        let patient = u128::from(now - insertion.waited_since.unwrap_or(now)) < PATIENCE.as_nanos() && may_find;
         if made && patient { Ok(()) } else { Err(self.no_room(volume, blocked, parts)) }
     }
 
@@ -297,7 +299,6 @@ impl Store {
             }
             insertion.tries += 1;
             insertion.waited_since.get_or_insert_with(|| shared.clock.now_nanos());
-            // Compacting each cluster twice without finding room is to find none.
             insertion.rounds += u64::from(blocked == Blocked::Space && shared.options.daemons == Daemons::Manual);
             return Ok(Step::Blocked(volume, blocked));
         }
