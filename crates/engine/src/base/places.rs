@@ -139,7 +139,7 @@ pub trait Places: Send + Sync {
     /// Verifies the objects of a part: what is damaged, or left over, leaves.
     fn verify(&self, volume: &dyn VolumeEnv, part: u32);
     /// The objects of a part that the index leads to, or why they cannot be read.
-    fn list(&self, volume: &dyn VolumeEnv, part: u32, see: &mut dyn FnMut(Result<(Header, Vec<u8>)>));
+    fn list(&self, volume: &dyn VolumeEnv, part: u32, see: &mut dyn FnMut(Result<(Header, Bytes)>));
     /// Verifies every object that the index leads to. `part_done` hears of each part.
     fn check(&self, volume: &dyn VolumeEnv, report: &mut CheckReport, part_done: &mut dyn FnMut(&mut CheckReport));
 }
@@ -228,7 +228,7 @@ pub trait VolumeEnv {
     ///
     /// # Errors
     /// [`Error::Io`] if the device fails; [`Error::Damaged`] if no whole frame lies there.
-    fn read_frame(&self, grain: u64, grains: u32) -> Result<(Header, Vec<u8>)>;
+    fn read_frame(&self, grain: u64, grains: u32) -> Result<(Header, Bytes)>;
     /// What lies there, and more behind it, whatever it is.
     ///
     /// # Errors

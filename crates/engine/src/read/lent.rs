@@ -43,7 +43,7 @@ impl VolumeEnv for Parts {
         self.shared.cache_object(&Arc::new(frame), || self.find(hash, grain).is_some());
     }
 
-    fn read_frame(&self, grain: u64, grains: u32) -> Result<(Header, Vec<u8>)> {
+    fn read_frame(&self, grain: u64, grains: u32) -> Result<(Header, Bytes)> {
         self.frames.read_frame(grain, grains)
     }
 

@@ -1,5 +1,5 @@
-//! The beginnings of frames, read together before the locks of their keys are taken, to tell each of many keys from
-//! others.
+//! The beginnings of frames, by which a key's own is told from others: of one frame, or of many together, before the
+//! locks of their keys are taken.
 //!
 //! Invariant: what was read at a grain is shown only if its cluster was not granted anew since an entry was seen to
 //! lead there: so it is what any entry leads to that leads there now.
@@ -14,7 +14,14 @@ use picaflor_format::frame::{GRAIN, HEADER, Header, Kind};
 use crate::{base::medium::Begun, cache::catalog::Catalog, index::Location, space::Space};
 
 /// Of a frame so much is read: its header, and most keys.
-const HEAD: usize = 512;
+pub(crate) const HEAD: usize = 512;
+
+/// The header of the frame that these bytes begin with, if that is an object of this key, in one piece. No damage makes
+/// another key of it, so what of the frame was not read need not be.
+pub(crate) fn own_header(bytes: &[u8], key: &[u8]) -> Option<Header> {
+    let header = Header::decode(bytes).ok().filter(|header| header.kind == Kind::Whole)?;
+    (bytes.get(HEADER..header.meta_start()) == Some(key)).then_some(header)
+}
 
 /// Beginnings of frames of one volume.
 pub(crate) struct Together {
@@ -32,13 +39,10 @@ pub(crate) struct Asked {
 }
 
 impl Together {
-    /// The header of the frame at a grain, if that is an object of this key, in one piece. No damage makes another key
-    /// of it, so what of the frame was not read need not be.
+    /// The header of the frame at a grain, if that is an object of this key, in one piece.
     pub(crate) fn own(&self, grain: u64, key: &[u8]) -> Option<Header> {
         let (cluster, granted, bytes) = self.read.get(&grain)?;
-        let header = Header::decode(bytes).ok().filter(|header| header.kind == Kind::Whole)?;
-        let is_own = bytes.get(HEADER..header.meta_start()) == Some(key);
-        (is_own && self.space.grants.last(*cluster) == *granted).then_some(header)
+        own_header(bytes, key).filter(|_| self.space.grants.last(*cluster) == *granted)
     }
 
     /// Asks for the beginnings of what these keys' entries lead to on the device, where that is clusters.

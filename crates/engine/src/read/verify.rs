@@ -23,7 +23,7 @@ use crate::{
     cache::catalog::Catalog,
     cache::leases::{KEPT, Left},
     index::{Candidates, IndexEntry, Location},
-    read::together::Together,
+    read::together::{HEAD, Together, own_header},
     shared::Shared,
 };
 
@@ -168,7 +168,10 @@ impl Frames {
         let mut unread = Vec::new();
         while let Some(entry) = candidates.pop() {
             let known = match entry.location() {
-                Location::OnDisk { grain } if !chunk => together.and_then(|together| together.own(grain, key)),
+                Location::OnDisk { grain } if !chunk => match together {
+                    Some(together) => together.own(grain, key),
+                    None => self.own_head(grain, entry.grains(), key),
+                },
                 _ => None,
             };
             let (mut manifest, mut own_header) = (None, known);
@@ -204,6 +207,14 @@ impl Frames {
         Ok(unread.pop().map(|entry| CurrentEntry { unread, ..CurrentEntry::unread(entry) }))
     }
 
+    /// The header of the frame at a grain, if to read its beginning is to read less, and tells that it is an object of
+    /// this key.
+    fn own_head(&self, grain: u64, grains: u32, key: &[u8]) -> Option<Header> {
+        let is_longer = grains as usize * GRAIN > BLOCK && self.catalog.places.is_none();
+        let head = is_longer.then(|| self.read_unverified(grain, (HEAD / GRAIN) as u32));
+        own_header(&head?.ok()?, key)
+    }
+
     /// Drops the chunks of a large object that is gone, or leaves them to its handles.
     pub(crate) fn drop_chunks(&self, parent: KeyHash, manifest: Manifest) {
         let left = Left { parent, manifest, home: self.medium.number };
@@ -222,7 +233,7 @@ impl Frames {
         }
     }
 
-    pub(crate) fn verified_file(&self, grain: u64, read: io::Result<Vec<u8>>) -> Result<(Header, Vec<u8>)> {
+    pub(crate) fn verified_file(&self, grain: u64, read: io::Result<Vec<u8>>) -> Result<(Header, Bytes)> {
         let place = || format!("{}: file {grain}", self.medium.place);
         add(&self.shared.counters.device_reads, 1);
         let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
@@ -236,7 +247,7 @@ impl Frames {
             read => read.map_err(|error| Error::io(place(), error))?,
         };
         let header = Header::verify(&frame).map_err(|why| damaged(why.to_string()))?;
-        Ok((header, frame))
+        Ok((header, frame.into()))
     }
 
     /// Shows the frame that an entry leads to, its header first; `None` if the entry's buffer is gone.
@@ -265,14 +276,14 @@ impl Frames {
     ///
     /// # Errors
     /// [`Error::Io`] from the device, [`Error::Damaged`] if there is no intact frame.
-    pub(crate) fn read_frame(&self, grain: u64, grains: u32) -> Result<(Header, Vec<u8>)> {
+    pub(crate) fn read_frame(&self, grain: u64, grains: u32) -> Result<(Header, Bytes)> {
         match self.read_frame_once(grain, grains) {
             Err(Error::Damaged { .. }) => self.read_frame_once(grain, grains),
             read => read,
         }
     }
 
-    pub(crate) fn read_frame_once(&self, grain: u64, grains: u32) -> Result<(Header, Vec<u8>)> {
+    pub(crate) fn read_frame_once(&self, grain: u64, grains: u32) -> Result<(Header, Bytes)> {
         if let Some(read) = self.catalog.places.as_ref().and_then(|places| places.read_file(grain)) {
             return self.verified_file(grain, read);
         }
@@ -289,7 +300,8 @@ impl Frames {
             why,
             mend: "its entry is dropped when it is asked for".into(),
         })?;
-        Ok((header, frame[..header.frame_len().min(frame.len())].to_vec()))
+        let len = header.frame_len().min(frame.len());
+        Ok((header, frame.slice(..len)))
     }
 
     /// The bytes at a grain, and more behind them, whatever they are.
@@ -341,13 +353,7 @@ impl Frames {
 
     /// A frame that does not verify is read once more, for its bytes may have been bad on their way only. None if it is
     /// damaged indeed, or was not.
-    pub(crate) fn look_again(
-        &self,
-        victim: u32,
-        row: &Row,
-        entry: IndexEntry,
-        frame: &[u8],
-    ) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn look_again(&self, victim: u32, row: &Row, entry: IndexEntry, frame: &[u8]) -> Result<Option<Bytes>> {
         if Header::verify(frame).is_ok() {
             return Ok(None);
         }

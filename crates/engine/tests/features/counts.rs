@@ -10,7 +10,7 @@ use std::{
 
 use picaflor::{
     Durability, Mode, Options, Store,
-    device::{CountedDevice, Device, MemoryDevice},
+    device::{CountedDevice, MemoryDevice},
 };
 use picaflor_sim::{Asked, HookedDevice, On};
 
@@ -164,6 +164,25 @@ fn an_object_costs_twelve_bytes_of_index() {
     assert!((8.0..=12.0).contains(&each), "{each}");
     let found = (0..OBJECTS).step_by(997).filter(|i| store.contains(&i.to_le_bytes()).unwrap()).count();
     assert!(found >= 1050, "{found} of 1,054");
+}
+
+#[test]
+fn of_what_goes_no_more_is_read_than_tells_whose_it_is() {
+    let (device, options) = counted(64 * MIB);
+    let options = options.mode(Mode::Store);
+    let store = Store::open(options.clone()).unwrap();
+    (0..20).for_each(|i| store.put(&key(i), &body(i, 40_000)).unwrap());
+    // Nothing of it is in memory.
+    store.close().unwrap();
+    let store = Store::open(options).unwrap();
+    assert_eq!(store.stats().objects, 20);
+    let before = device.counts();
+    store.put(&key(0), b"new").unwrap();
+    assert!(store.delete(&key(1)).unwrap());
+    let after = device.counts();
+    assert_eq!(after.reads - before.reads, 2);
+    // A header may lie in two blocks.
+    assert!(after.read_bytes - before.read_bytes <= 4 * 4 * KIB, "{after:?}");
 }
 
 #[test]

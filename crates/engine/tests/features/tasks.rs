@@ -144,7 +144,7 @@ fn every_verb_has_a_form_for_tasks() {
             let keys: Vec<_> = store.keys().map(|entry| entry.key).collect();
             *guard.executor.lock() = Some(std::thread::current().id());
             let own = store.clone();
-            let held = device.clone();
+            let held = guard.clone();
             executor(Box::pin(async move {
                 let store = own;
                 store.put_async(&key(0), b"new").await.unwrap();
@@ -292,7 +292,7 @@ fn who_waits_for_clean_space_lets_the_other_tasks_go_on() {
                 }
                 ended.store(true, Relaxed);
             };
-            let gate = device.clone();
+            let gate = guard.clone();
             let opener = async move {
                 let (mut before, mut still) = (0, 0);
                 while still < 300 {

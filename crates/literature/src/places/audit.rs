@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use bytes::Bytes;
 use picaflor::{CheckReport, Error, Result, layout::VolumeEnv};
 use picaflor_format::{
     frame::{ChunkKey, Header, Manifest},
@@ -24,7 +25,7 @@ impl InPlace {
     ///
     /// # Errors
     /// As [`VolumeEnv::read_frame`].
-    pub(super) fn read(&self, volume: &dyn VolumeEnv, place: Place) -> Result<(Header, Vec<u8>)> {
+    pub(super) fn read(&self, volume: &dyn VolumeEnv, place: Place) -> Result<(Header, Bytes)> {
         volume.read_frame(place.grain(), place.grains())
     }
 
@@ -49,7 +50,7 @@ impl InPlace {
     }
 
     /// The objects of a part, in the order in which they lie.
-    pub(super) fn list_part(&self, volume: &dyn VolumeEnv, part: u32, see: &mut dyn FnMut(Result<(Header, Vec<u8>)>)) {
+    pub(super) fn list_part(&self, volume: &dyn VolumeEnv, part: u32, see: &mut dyn FnMut(Result<(Header, Bytes)>)) {
         let mut places = self.extents.slice(part);
         places.sort_unstable_by_key(|place| place.slot);
         for place in places {

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use bytes::Bytes;
 use parking_lot::MutexGuard;
 use picaflor::{
     CheckReport, Result, VolumeReceipt,
@@ -155,7 +156,7 @@ impl Places for InPlace {
         self.verify_part(volume, part);
     }
 
-    fn list(&self, volume: &dyn VolumeEnv, part: u32, see: &mut dyn FnMut(Result<(Header, Vec<u8>)>)) {
+    fn list(&self, volume: &dyn VolumeEnv, part: u32, see: &mut dyn FnMut(Result<(Header, Bytes)>)) {
         self.list_part(volume, part, see);
     }
 

@@ -45,6 +45,7 @@ const LOOKS: u64 = 8;
 
 /// What is asked of a device where objects lie.
 struct Watched {
+    block: u64,
     from: u64,
     /// Whether it was a write, from where, and how much.
     seen: Mutex<Vec<(bool, u64, u64)>>,
@@ -53,7 +54,7 @@ struct Watched {
 impl Watched {
     fn new(block: usize) -> (Arc<Self>, Arc<HookedDevice>) {
         let from = Map::new(CAPACITY, CLUSTER).unwrap().in_place().1.start;
-        let watched = Arc::new(Self { from, seen: Mutex::default() });
+        let watched = Arc::new(Self { block: block as u64, from, seen: Mutex::default() });
         let own = Arc::clone(&watched);
         let hook = move |asked: picaflor_sim::Asked| {
             if asked.on != On::Sync && asked.offset >= from {
@@ -183,7 +184,7 @@ fn asked_of(watched: &Watched, gets: &[usize]) -> Asked {
             asked.writes += 1;
             asked.written += len;
             // In blocks that are longer than slots, the next one begins in the block in which the one before ended.
-            asked.breaks += u64::from(*offset != end && *offset + device.block_size() as u64 != end);
+            asked.breaks += u64::from(*offset != end && *offset + watched.block != end);
             end = offset + len;
             asked.packets += end.div_ceil(PAGE) - offset / PAGE;
             slots.insert((*len, *offset));
