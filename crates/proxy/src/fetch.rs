@@ -10,7 +10,7 @@
 //! It runs on its own, so no client that leaves can end it; only when all have left, and much is still to come, does
 //! it stop. Whatever happens, the verdict is given and the fill is ended: no request waits for ever.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use tokio::sync::oneshot;
@@ -77,10 +77,10 @@ pub(crate) fn spawn(job: Job) -> Alone {
 
 impl Job {
     /// What the origin is asked with, for a part or for all.
-    fn headers(&self, first: Option<&First>) -> HeaderMap {
-        let mut headers = self.request.clone();
+    fn headers(&self, first: Option<&First>) -> Cow<'_, HeaderMap> {
+        let mut headers = Cow::Borrowed(&self.request);
         if let Some(first) = first {
-            headers.insert(header::RANGE, slices::field(&first.range));
+            headers.to_mut().insert(header::RANGE, slices::field(&first.range));
         }
         headers
     }
@@ -99,11 +99,11 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Arriving>>) {
     let first = job.slices.as_ref();
     let asking = job.stale.as_ref().and_then(|hit| {
         let mut headers = job.headers(first);
-        validate::validators(&hit.fields(), &mut headers).then_some(headers)
+        validate::validators(&hit.fields(), headers.to_mut()).then_some(headers)
     });
-    let headers = asking.clone().unwrap_or_else(|| job.headers(first));
-    let (mut sent, mut result) = job.ask(&headers).await;
-    if asking.is_some()
+    let is_asking = asking.is_some();
+    let (mut sent, mut result) = job.ask(&asking.unwrap_or_else(|| job.headers(first))).await;
+    if is_asking
         && let (Ok(response), Some(stale)) = (&result, &job.stale)
         && response.status() == StatusCode::NOT_MODIFIED
     {
@@ -179,7 +179,7 @@ async fn part_or_whole(
                 if let Ok(keeper) = prepare(job, &response, cut, begun, sent).await
                     && keeper.is_on()
                 {
-                    sliced(job, response, keeper, &asked, begun.clone()).await;
+                    Box::pin(sliced(job, response, keeper, &asked, begun.clone())).await;
                     return None;
                 }
             }

@@ -180,7 +180,8 @@ impl Pools {
         if target.action.changes_answers() {
             return Box::pin(self.get_ruled(target, method, headers.clone(), interim)).await;
         }
-        self.get_from((&target.upstream, &target.path, headers), method, interim).await
+        // Boxed: all that ask have room for this otherwise, whatever they do instead, and are moved with it.
+        Box::pin(self.get_from((&target.upstream, &target.path, headers), method, interim)).await
     }
 
     async fn get_ruled(

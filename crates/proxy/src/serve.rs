@@ -40,9 +40,8 @@ impl Service<http::Request<Incoming>> for Serve {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn call(&self, request: http::Request<Incoming>) -> Self::Future {
-        let interim = FastIo::interim(&self.io);
-        let answer = life::serve(self.worker.clone(), self.conn.clone(), self.left.clone(), interim, request, None);
-        Box::pin(async move { Ok(answer.await) })
+        let Self { worker, conn, left, io } = self.clone();
+        Box::pin(async move { Ok(life::serve(worker, conn, left, FastIo::interim(&io), request, None).await) })
     }
 }
 
