@@ -1,13 +1,13 @@
 //! From the engine's errors to numbers and texts, and the border that no panic crosses.
 
 use std::{
+    any::Any,
     cell::RefCell,
     ffi::{CStr, CString, c_char, c_int},
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
 use picaflor::{Error, Refusal};
-use picaflor_common::panics;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)+) => {
@@ -127,10 +127,7 @@ pub(crate) fn guard(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
     let failure = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => return Code::Ok as c_int,
         Ok(Err(failure)) => failure,
-        Err(panic) => Failure {
-            code: Code::Defect,
-            text: format!("a fault of the library, close the store: {}", panics::said(&*panic)),
-        },
+        Err(panic) => Failure { code: Code::Defect, text: said(panic.as_ref()) },
     };
     let code = failure.code as c_int;
     let bytes: Vec<u8> = failure.text.into_bytes().into_iter().filter(|byte| *byte != 0).collect();
@@ -148,6 +145,11 @@ pub(crate) fn guard_value<T: Default>(call: impl FnOnce() -> Result<T, Failure>)
         Ok(())
     });
     value
+}
+
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("a fault of the library, close the store: {}", text.unwrap_or("without a word"))
 }
 
 /// The name of a code, such as `PICAFLOR_FULL`; `unknown` for a number that is none.

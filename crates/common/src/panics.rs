@@ -30,8 +30,7 @@ pub fn for_others<T>(what: &'static str, act: impl FnOnce() -> T, told: impl FnO
 }
 
 /// What a panic said.
-#[must_use]
-pub fn said(panic: &(dyn Any + Send)) -> String {
+fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("a panic without words").to_owned()
 }
