@@ -1,7 +1,6 @@
 //! What storage layouts have in common, below all of them: group commit (`commits.rs`), the rules of S3-FIFO
-//! (`s3fifo.rs`), hashes of keys (`hash.rs`), panics of threads that
-//! others wait for (`panics.rs`), and the locks and atomics that the seeded scheduler may stand in
-//! for (`sync.rs`). No I/O, and nothing of any layout.
+//! (`s3fifo.rs`), hashes of keys (`hash.rs`), panics of threads that others wait for (`panics.rs`), and the locks and
+//! atomics that the seeded scheduler may stand in for (`sync.rs`). No I/O, and nothing of any layout.
 #![forbid(unsafe_code)]
 
 #[cfg(doctest)]

@@ -54,6 +54,10 @@ impl Device for HookedDevice {
         self.inner.block_size()
     }
 
+    fn read_unit(&self) -> usize {
+        self.inner.read_unit()
+    }
+
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.tell(On::Read, offset, buf.len());
         self.inner.read(offset, buf)

@@ -225,10 +225,8 @@ impl Store {
         if blocked == Blocked::Space && volume.catalog.keeps_all_in_clusters() {
             return if is_done { Err(self.no_room(volume, blocked, parts)) } else { Ok(()) };
         }
-        // Compacting each cluster twice without finding room is to find none. Where objects have places, each round
-        // lets some leave, and at the end there are none.
-        let may_find = volume.catalog.places.is_some() || insertion.rounds <= 2 * u64::from(volume.space.count());
-        let patient = u128::from(now - insertion.waited_since.unwrap_or(now)) < PATIENCE.as_nanos() && may_find;
+        let patient = u128::from(now - insertion.waited_since.unwrap_or(now)) < PATIENCE.as_nanos()
+            && insertion.rounds <= 2 * u64::from(volume.space.count());
         if made && patient { Ok(()) } else { Err(self.no_room(volume, blocked, parts)) }
     }
 
@@ -299,7 +297,10 @@ impl Store {
             }
             insertion.tries += 1;
             insertion.waited_since.get_or_insert_with(|| shared.clock.now_nanos());
-            insertion.rounds += u64::from(blocked == Blocked::Space && shared.options.daemons == Daemons::Manual);
+            // Compacting each cluster twice without finding room is to find none. Where objects have places, each wait
+            // lets some leave, and at the end there are none.
+            let compacts = blocked == Blocked::Space && volume.catalog.places.is_none();
+            insertion.rounds += u64::from(compacts && shared.options.daemons == Daemons::Manual);
             return Ok(Step::Blocked(volume, blocked));
         }
     }

@@ -207,8 +207,8 @@ impl Frames {
         Ok(unread.pop().map(|entry| CurrentEntry { unread, ..CurrentEntry::unread(entry) }))
     }
 
-    /// The header of the frame at a grain, if to read its beginning is to read less, and tells that it is an object of
-    /// this key.
+    /// The header of the frame at a grain, if its beginning tells that it is an object of this key. Only of a frame
+    /// that is longer than a block: else all of it is read as quickly.
     fn own_head(&self, grain: u64, grains: u32, key: &[u8]) -> Option<Header> {
         let is_longer = grains as usize * GRAIN > BLOCK && self.catalog.places.is_none();
         let head = is_longer.then(|| self.read_unverified(grain, (HEAD / GRAIN) as u32));

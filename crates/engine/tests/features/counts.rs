@@ -190,7 +190,11 @@ fn writers_share_one_sync() {
     const PUTS: u64 = 15;
     for writers in [1, 8] {
         // Syncs take a while, as on real devices.
-        let slow = |asked: Asked| std::thread::sleep(Duration::from_millis(if asked.on == On::Sync { 25 } else { 0 }));
+        let slow = |asked: Asked| {
+            if asked.on == On::Sync {
+                std::thread::sleep(Duration::from_millis(25));
+            }
+        };
         let device = HookedDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), slow);
         let device = CountedDevice::new(Arc::new(device));
         let options = Options::on(Arc::new(device.clone())).memory(8 * MIB).durability(Durability::EveryPut);
