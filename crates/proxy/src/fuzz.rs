@@ -1,6 +1,7 @@
 //! What must hold whatever a client, an origin or a configuration file says. `scripts/fuzz` looks for bytes that break
 //! this, guided by coverage; what it kept lies in `fuzz/corpus` and is replayed here as a test.
 
+mod arriving;
 mod heads;
 mod whole;
 
@@ -33,6 +34,7 @@ pub const TARGETS: &[Target] = &[
     ("proxy", whole::proxy),
     ("front", front),
     ("answer", answer),
+    ("arriving", arriving::arriving),
     ("stored", stored),
     ("config", config),
     ("esi", esi),

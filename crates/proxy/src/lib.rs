@@ -65,6 +65,7 @@ mod multiplexed;
 mod object;
 mod objects;
 mod origin;
+mod origin_http1;
 mod origin_tls;
 mod pace;
 mod passed;

@@ -12,7 +12,6 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version, header, uri::PathAndQuery};
 use http_body::{Frame, SizeHint};
-use hyper::body::Incoming;
 
 use crate::{
     config::LimitsConfig,
@@ -20,7 +19,7 @@ use crate::{
     front,
     origin_tls::OriginTls,
     payload::Payload,
-    pool::{Lease, Pool},
+    pool::{Answering, Pool},
     reason::{NoAnswer, OriginFailure},
     redirect::{Chain, Step},
     replace::Replacing,
@@ -33,21 +32,20 @@ use crate::{
 /// The body of an answer; the origin's next request may have its turn when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Arriving {
-    incoming: Incoming,
+    answering: Answering,
     replacing: Option<Box<Replacing>>,
-    _lease: Lease,
     _turn: Turn,
 }
 
 impl http_body::Body for Arriving {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = OriginFailure;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Self { incoming, replacing, .. } = self.get_mut();
-        let Some(changed) = replacing else { return Pin::new(incoming).poll_frame(cx) };
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, OriginFailure>>> {
+        let Self { answering, replacing, .. } = self.get_mut();
+        let Some(changed) = replacing else { return Pin::new(answering).poll_frame(cx) };
         loop {
-            let bytes = match ready!(Pin::new(&mut *incoming).poll_frame(cx)?) {
+            let bytes = match ready!(Pin::new(&mut *answering).poll_frame(cx)?) {
                 // Trailers are of the body that came.
                 Some(frame) => frame.into_data().map(|bytes| changed.add(&bytes)).unwrap_or_default(),
                 None => {
@@ -63,11 +61,11 @@ impl http_body::Body for Arriving {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.replacing.is_none() && self.incoming.is_end_stream()
+        self.replacing.is_none() && self.answering.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        if self.replacing.is_some() { SizeHint::default() } else { self.incoming.size_hint() }
+        if self.replacing.is_some() { SizeHint::default() } else { self.answering.size_hint() }
     }
 }
 
@@ -118,6 +116,7 @@ impl Pools {
         &self,
         upstream: &Upstream,
         request: Request<Payload>,
+        interim: Option<&Interim>,
     ) -> Result<Response<Arriving>, NoAnswer> {
         let origin = &upstream.authority;
         if !self.silent.may_ask(origin, Instant::now()) {
@@ -126,7 +125,7 @@ impl Pools {
         let turn = self.turns.take(origin).await.ok_or(OriginFailure::Busy)?;
         // One that has a body may wait for its client.
         let waits_for_client = matches!(request.body(), Payload::Client { .. });
-        let result = self.try_send(upstream, request).await;
+        let result = self.try_send(upstream, request, interim).await;
         match &result {
             Err(NoAnswer::Failed(OriginFailure::ResponseTimeout)) if waits_for_client => {}
             Err(NoAnswer::Failed(why @ (OriginFailure::ConnectTimeout | OriginFailure::ResponseTimeout))) => {
@@ -135,16 +134,15 @@ impl Pools {
             Err(NoAnswer::Denied(_) | NoAnswer::Failed(OriginFailure::Resolve)) => {}
             _ => self.silent.heard(origin),
         }
-        result.map(|(response, lease)| {
-            response.map(|incoming| Arriving { incoming, replacing: None, _lease: lease, _turn: turn })
-        })
+        result.map(|response| response.map(|answering| Arriving { answering, replacing: None, _turn: turn }))
     }
 
     async fn try_send(
         &self,
         upstream: &Upstream,
         request: Request<Payload>,
-    ) -> Result<(Response<Incoming>, Lease), NoAnswer> {
+        interim: Option<&Interim>,
+    ) -> Result<Response<Answering>, NoAnswer> {
         let pool = match upstream.trust {
             Trust::Configured => &self.configured,
             Trust::LocalClient => &self.local_client,
@@ -157,11 +155,11 @@ impl Pools {
         };
         let asked = request.headers().get(header::UPGRADE).cloned();
         let sent = || pieces.as_ref().map_or(0, |pieces| pieces.load(Relaxed));
-        let mut response = std::pin::pin!(pool.request(upstream, request));
+        let mut response = std::pin::pin!(pool.request(upstream, request, interim));
         loop {
             let before = sent();
             match tokio::time::timeout(self.limit, response.as_mut()).await {
-                Ok(Ok((response, lease))) => return framed(response, asked.as_ref()).map(|response| (response, lease)),
+                Ok(Ok(response)) => return framed(response, asked.as_ref()),
                 Ok(Err(why)) => return Err(why),
                 Err(_) if sent() == before => return Err(OriginFailure::ResponseTimeout.into()),
                 Err(_) => {}
@@ -221,30 +219,30 @@ impl Pools {
         method: &http::Method,
         interim: Option<&Interim>,
     ) -> Result<Response<Arriving>, NoAnswer> {
-        let request = || {
-            let mut request = request(path, method, headers.clone(), Payload::None);
-            pass_on(&mut request, interim);
-            request
-        };
-        match self.send(upstream, request()).await {
-            Err(NoAnswer::Failed(OriginFailure::Closed)) => self.send(upstream, request()).await,
+        let request = || request(path, method, headers.clone(), Payload::None);
+        match self.send(upstream, request(), interim).await {
+            Err(NoAnswer::Failed(OriginFailure::Closed)) => self.send(upstream, request(), interim).await,
             first => first,
         }
     }
 }
 
-/// Has the interim answers to a request passed on. 100 is for a client that waits to send a body, 101 for
-/// one that wants another protocol, and we ask for neither.
+/// Has the interim answers to a request of hyper's passed on.
 pub(crate) fn pass_on(request: &mut Request<Payload>, interim: Option<&Interim>) {
     let Some(interim) = interim.cloned() else { return };
-    hyper::ext::on_informational(request, move |answer| {
-        if !matches!(answer.status(), StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS) {
-            let mut fields = answer.headers().clone();
-            strip_hop_by_hop(&mut fields);
-            fields.remove(header::CONTENT_LENGTH);
-            interim(answer.status(), &fields);
-        }
-    });
+    hyper::ext::on_informational(request, move |answer| tell(Some(&interim), answer.status(), answer.headers()));
+}
+
+/// Passes an interim answer on. 100 is for a client that waits to send a body, 101 for one that wants another protocol,
+/// and we ask for neither.
+pub(crate) fn tell(interim: Option<&Interim>, status: StatusCode, headers: &HeaderMap) {
+    let Some(interim) = interim else { return };
+    if !matches!(status, StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS) {
+        let mut fields = headers.clone();
+        strip_hop_by_hop(&mut fields);
+        fields.remove(header::CONTENT_LENGTH);
+        interim(status, &fields);
+    }
 }
 
 /// Puts a request to an origin together; `headers` are already what is to be sent.
@@ -263,7 +261,7 @@ pub(crate) fn request(
 }
 
 /// One meaning of where the body ends (RFC 9112 6.3), and no protocol but one of those that were `asked` for.
-fn framed(mut response: Response<Incoming>, asked: Option<&HeaderValue>) -> Result<Response<Incoming>, NoAnswer> {
+fn framed(mut response: Response<Answering>, asked: Option<&HeaderValue>) -> Result<Response<Answering>, NoAnswer> {
     let headers = response.headers_mut();
     if headers.contains_key(header::TRANSFER_ENCODING) {
         if !target::is_chunked(headers) {

@@ -16,7 +16,6 @@ use crate::{
     metrics::Counters,
     origin::{self, Arriving},
     pace::Pace,
-    pool,
     reason::{Broken, OriginFailure},
 };
 
@@ -58,8 +57,8 @@ impl Passed {
                 counters.origin_bytes.add(len as u64);
                 Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Ready(Some(Err(error))) => {
-                counters.failures.one(pool::failure(&error));
+            Poll::Ready(Some(Err(why))) => {
+                counters.failures.one(why);
                 Poll::Ready(Some(Err(Broken::Origin)))
             }
             Poll::Ready(None) => Poll::Ready(None),

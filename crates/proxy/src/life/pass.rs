@@ -39,15 +39,14 @@ impl Ask {
             pace: Pace::new(limits.upload_rate, limits.rate_window),
             spoiled: Arc::default(),
         };
-        let mut request = origin::request(&self.target.path, &self.method, self.outgoing(), payload);
-        origin::pass_on(&mut request, Some(&self.interim));
+        let request = origin::request(&self.target.path, &self.method, self.outgoing(), payload);
         let ask = Arc::new(self);
         let result = if rules::is_unsafe(&ask.method) {
             let asking = ask.clone();
             let seen = taking::to_its_end(&ask.worker.proxy, async move { asking.change(request).await });
             seen.await.unwrap_or(Err(OriginFailure::Closed.into()))
         } else {
-            ask.worker.pools.send(&ask.target.upstream, request).await
+            ask.worker.pools.send(&ask.target.upstream, request, Some(&ask.interim)).await
         };
         let fwd = if why == Bypass::Method { "method" } else { "bypass" };
         match result {
@@ -62,7 +61,7 @@ impl Ask {
     /// Asks for a change, and takes out what it makes invalid: also where the origin ends without a word, for it may
     /// have done it.
     async fn change(&self, request: Request<Payload>) -> Result<Response<Arriving>, NoAnswer> {
-        let result = self.worker.pools.send(&self.target.upstream, request).await;
+        let result = self.worker.pools.send(&self.target.upstream, request, Some(&self.interim)).await;
         match &result {
             Ok(response) if rules::invalidates(response.status()) => self.invalidate(response.headers()).await,
             Err(why) if why.may_be_done() => self.invalidate(&HeaderMap::new()).await,

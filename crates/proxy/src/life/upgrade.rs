@@ -58,9 +58,8 @@ impl Ask {
         let handshake = is_extended.then(|| Handshake::begin(&wanted.protocols, &mut headers)).flatten();
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(header::UPGRADE, wanted.protocols.clone());
-        let mut request = origin::request(&self.target.path, &self.method, headers, Payload::None);
-        origin::pass_on(&mut request, Some(&self.interim));
-        let result = self.worker.pools.send(&self.target.upstream, request).await;
+        let request = origin::request(&self.target.path, &self.method, headers, Payload::None);
+        let result = self.worker.pools.send(&self.target.upstream, request, Some(&self.interim)).await;
         let action = &self.target.action;
         let answer = match result {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {

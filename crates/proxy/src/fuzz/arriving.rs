@@ -1,0 +1,155 @@
+//! Answers of origins: our client reads them as hyper's does, however they are cut on their way.
+
+use std::{future::poll_fn, pin::Pin, sync::Arc};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
+use http_body::{Body, Frame};
+use hyper::ext::ReasonPhrase;
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
+    runtime::Builder,
+};
+
+use crate::{
+    origin::{self, Interim},
+    origin_http1::{self, Connection},
+    payload::Payload,
+    pool::{self, Pool},
+    reason::OriginFailure,
+    target,
+};
+
+/// What is to be seen of an answer.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    head: Result<(StatusCode, Version, Option<ReasonPhrase>, HeaderMap), OriginFailure>,
+    interim: Vec<(StatusCode, HeaderMap)>,
+    /// With the trailers, if it came to its end.
+    body: Option<(Vec<u8>, HeaderMap)>,
+}
+
+impl Seen {
+    fn of(response: Result<Response<()>, OriginFailure>, interim: &Mutex<Vec<(StatusCode, HeaderMap)>>) -> Self {
+        let head = response.map(|response| {
+            let reason = response.extensions().get::<ReasonPhrase>().cloned();
+            (response.status(), response.version(), reason, response.headers().clone())
+        });
+        Self { head, interim: interim.lock().clone(), body: None }
+    }
+
+    fn add(&mut self, frame: Frame<Bytes>) {
+        let (body, trailers) = self.body.get_or_insert_default();
+        match frame.into_data() {
+            Ok(bytes) => body.extend_from_slice(&bytes),
+            Err(frame) => trailers.extend(frame.into_trailers().expect("the other kind")),
+        }
+    }
+}
+
+/// The other end of a connection: takes a request and answers in pieces of `step` bytes, or at once.
+fn origin(answer: &[u8], step: usize) -> DuplexStream {
+    let (ours, mut theirs) = duplex(64 << 10);
+    let answer = answer.to_vec();
+    tokio::spawn(async move {
+        let mut asked = Vec::new();
+        while !asked.ends_with(b"\r\n\r\n") {
+            if theirs.read_buf(&mut asked).await.unwrap_or(0) == 0 {
+                return;
+            }
+        }
+        let step = if step == 0 { answer.len().max(1) } else { step };
+        for piece in answer.chunks(step) {
+            if theirs.write_all(piece).await.is_err() {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+        let _ = theirs.shutdown().await;
+        // It has an end and no error.
+        let _ = theirs.read_to_end(&mut asked).await;
+    });
+    ours
+}
+
+fn listener() -> (Interim, Arc<Mutex<Vec<(StatusCode, HeaderMap)>>>) {
+    let heard = Arc::<Mutex<Vec<_>>>::default();
+    let hears = heard.clone();
+    (Arc::new(move |status, fields: &HeaderMap| hears.lock().push((status, fields.clone()))), heard)
+}
+
+fn request(is_head: bool) -> Request<Payload> {
+    let mut request = Request::new(Payload::None);
+    if is_head {
+        *request.method_mut() = Method::HEAD;
+    }
+    request
+}
+
+async fn ours(stream: DuplexStream, is_head: bool) -> Seen {
+    let (interim, heard) = listener();
+    let mut connection = Connection::new(stream);
+    let answer = connection.ask(&origin_http1::encode(&request(is_head)), is_head, Some(&interim)).await;
+    let is_answer = answer.is_ok();
+    let mut seen = Seen::of(answer, &heard);
+    seen.body = is_answer.then(Default::default);
+    while let Some(frame) = poll_fn(|cx| connection.poll_frame(cx)).await.filter(|_| is_answer) {
+        let Ok(frame) = frame else {
+            seen.body = None;
+            break;
+        };
+        seen.add(frame);
+    }
+    seen
+}
+
+async fn hypers(stream: DuplexStream, is_head: bool) -> Seen {
+    let (interim, heard) = listener();
+    let mut request = request(is_head);
+    origin::pass_on(&mut request, Some(&interim));
+    let (mut sender, connection) = Pool::builder().handshake(TokioIo::new(stream)).await.expect("no word is said");
+    tokio::spawn(connection);
+    let answer = sender.try_send_request(request).await;
+    let answer = answer.map_err(|failed| pool::failure(&failed.into_error()));
+    // What `Pools` makes of it.
+    let answer = answer.and_then(|response| {
+        let is_coded = response.headers().contains_key(header::TRANSFER_ENCODING);
+        let ends = is_head || matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let is_fit = response.status() != StatusCode::SWITCHING_PROTOCOLS
+            && (ends || !is_coded || target::is_chunked(response.headers()));
+        is_fit.then_some(response).ok_or(OriginFailure::Protocol)
+    });
+    let (answer, mut body) = match answer {
+        Ok(response) => {
+            let (parts, body) = response.into_parts();
+            (Ok(Response::from_parts(parts, ())), Some(body))
+        }
+        Err(why) => (Err(why), None),
+    };
+    let mut seen = Seen::of(answer, &heard);
+    seen.body = body.is_some().then(Default::default);
+    while let Some(incoming) = &mut body
+        && let Some(frame) = poll_fn(|cx| Pin::new(&mut *incoming).poll_frame(cx)).await
+    {
+        let Ok(frame) = frame else {
+            seen.body = None;
+            break;
+        };
+        seen.add(frame);
+    }
+    seen
+}
+
+/// A byte that says how the rest is cut, and to what it answers; an origin's answer.
+pub(super) fn arriving(bytes: &[u8]) {
+    let Some((how, answer)) = bytes.split_first() else { return };
+    let (is_head, step) = (how & 1 == 1, usize::from(how >> 1));
+    let runtime = Builder::new_current_thread().build().expect("one without drivers");
+    runtime.block_on(async {
+        let seen = ours(origin(answer, step), is_head).await;
+        assert_eq!(seen, hypers(origin(answer, step), is_head).await);
+        assert_eq!(seen, ours(origin(answer, 0), is_head).await, "cut otherwise");
+    });
+}

@@ -1,0 +1,164 @@
+//! Where the body of an answer ends (RFC 9112 6.3), and what of it has come.
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::{HeaderMap, StatusCode, Version, header};
+use httparse::Status;
+
+use super::head::{self, Head, MOST_FIELDS};
+use crate::{reason::OriginFailure, target};
+
+/// Bytes of all that stands beside the sizes of one body's chunks, and of its trailers.
+const MOST_BESIDE: usize = 16 << 10;
+
+/// What of a body is still to come.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// So many bytes, one at least.
+    Length(u64),
+    Chunked(Chunked),
+    UntilClose,
+    Over,
+}
+
+/// A body in chunks (RFC 9112 7.1).
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Chunked {
+    at: At,
+    /// How much may still stand beside the sizes.
+    beside: usize,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum At {
+    Size,
+    Data(u64),
+    /// The line's end behind the data.
+    DataEnd,
+    Trailers,
+}
+
+/// What comes next.
+pub(super) enum Piece {
+    Data(Bytes),
+    Trailers(HeaderMap),
+    End,
+    /// More must be read: about so many bytes.
+    More(u64),
+}
+
+impl Framing {
+    /// That of an answer, to HEAD or another request. One meaning, or none.
+    pub(super) fn of(is_head: bool, head: &Head) -> Result<Self, OriginFailure> {
+        let (status, headers) = (head.response.status(), head.response.headers());
+        if is_head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+            return Ok(Self::Over);
+        }
+        if headers.contains_key(header::TRANSFER_ENCODING) {
+            // That of a coding other than chunked ends with the connection; none was asked for.
+            let is_chunked = target::is_chunked(headers) && head.response.version() == Version::HTTP_11;
+            let chunked = Self::Chunked(Chunked { at: At::Size, beside: MOST_BESIDE });
+            return is_chunked.then_some(chunked).ok_or(OriginFailure::Protocol);
+        }
+        let mut lengths = headers.get_all(header::CONTENT_LENGTH).into_iter();
+        let Some(first) = lengths.next() else { return Ok(Self::UntilClose) };
+        // Said twice it is one length, too, if it is the same.
+        let mut length = None;
+        for line in std::iter::once(first).chain(lengths) {
+            for text in line.to_str().map_err(|_| OriginFailure::Protocol)?.split(',').map(str::trim) {
+                let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+                let said = is_number.then(|| text.parse::<u64>().ok()).flatten().ok_or(OriginFailure::Protocol)?;
+                if *length.get_or_insert(said) != said {
+                    return Err(OriginFailure::Protocol);
+                }
+            }
+        }
+        Ok(length.filter(|length| *length > 0).map_or(Self::Over, Self::Length))
+    }
+
+    /// Takes the next of the body from the buffer.
+    pub(super) fn next(&mut self, buffer: &mut BytesMut) -> Result<Piece, OriginFailure> {
+        let piece = match self {
+            Self::Over => Piece::End,
+            Self::UntilClose if buffer.is_empty() => Piece::More(u64::MAX),
+            Self::UntilClose => Piece::Data(buffer.split().freeze()),
+            Self::Length(left) if buffer.is_empty() => Piece::More(*left),
+            Self::Length(left) => Piece::Data(data(buffer, left)),
+            Self::Chunked(chunked) => chunked.next(buffer)?,
+        };
+        if matches!(self, Self::Length(0))
+            || matches!((&self, &piece), (Self::Chunked(_), Piece::End | Piece::Trailers(_)))
+        {
+            *self = Self::Over;
+        }
+        Ok(piece)
+    }
+}
+
+/// The next of `left` bytes.
+fn data(buffer: &mut BytesMut, left: &mut u64) -> Bytes {
+    let len = usize::try_from(*left).unwrap_or(usize::MAX).min(buffer.len());
+    *left -= len as u64;
+    buffer.split_to(len).freeze()
+}
+
+impl Chunked {
+    fn next(&mut self, buffer: &mut BytesMut) -> Result<Piece, OriginFailure> {
+        loop {
+            match &mut self.at {
+                At::Size => {
+                    let Some(size) = self.size(buffer)? else { return Ok(Piece::More(0)) };
+                    self.at = if size == 0 { At::Trailers } else { At::Data(size) };
+                }
+                At::Data(left) if buffer.is_empty() => return Ok(Piece::More(*left)),
+                At::Data(left) => {
+                    let bytes = data(buffer, left);
+                    if *left == 0 {
+                        self.at = At::DataEnd;
+                    }
+                    return Ok(Piece::Data(bytes));
+                }
+                At::DataEnd => match buffer[..] {
+                    [b'\r', b'\n', ..] => {
+                        buffer.advance(2);
+                        self.at = At::Size;
+                    }
+                    [] | [b'\r'] => return Ok(Piece::More(0)),
+                    _ => return Err(OriginFailure::Protocol),
+                },
+                At::Trailers => return self.trailers(buffer),
+            }
+        }
+    }
+
+    /// Of the next chunk, if its line is complete.
+    fn size(&mut self, buffer: &mut BytesMut) -> Result<Option<u64>, OriginFailure> {
+        let digits = buffer.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        if digits == 0 && !buffer.is_empty() {
+            return Err(OriginFailure::Protocol);
+        }
+        match httparse::parse_chunk_size(buffer) {
+            Ok(Status::Complete((len, size))) => {
+                // Behind a lone LF others might see the next chunk.
+                if buffer[..len - 2].contains(&b'\n') {
+                    return Err(OriginFailure::Protocol);
+                }
+                self.beside = self.beside.checked_sub(len - 2 - digits).ok_or(OriginFailure::Protocol)?;
+                buffer.advance(len);
+                Ok(Some(size))
+            }
+            Ok(Status::Partial) if buffer.len() - digits <= self.beside => Ok(None),
+            _ => Err(OriginFailure::Protocol),
+        }
+    }
+
+    fn trailers(&mut self, buffer: &mut BytesMut) -> Result<Piece, OriginFailure> {
+        let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+        let (len, fields) = match httparse::parse_headers(buffer, &mut fields) {
+            Ok(Status::Complete((len, fields))) if len <= self.beside + 2 => (len, head::map(fields)?),
+            Ok(Status::Partial) if buffer.len() <= self.beside => return Ok(Piece::More(0)),
+            _ => return Err(OriginFailure::Protocol),
+        };
+        buffer.advance(len);
+        Ok(if fields.is_empty() { Piece::End } else { Piece::Trailers(fields) })
+    }
+}
