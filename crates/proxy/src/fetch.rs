@@ -68,8 +68,10 @@ pub(crate) type Alone = oneshot::Receiver<Response<Arriving>>;
 pub(crate) fn spawn(job: Job) -> Alone {
     let (sender, receiver) = oneshot::channel();
     let ending = Ending::new(&job.worker, &job.target, &job.fill);
+    // Boxed: a task is moved several times before it runs.
+    let fetch = Box::pin(run(job, sender));
     tokio::spawn(async move {
-        run(job, sender).await;
+        fetch.await;
         drop(ending);
     });
     receiver
@@ -108,7 +110,7 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Arriving>>) {
         && response.status() == StatusCode::NOT_MODIFIED
     {
         if validate::confirms(&stale.fields(), response.headers()) {
-            return confirmed(&job, stale, response.headers(), &begun, sent).await;
+            return Box::pin(confirmed(&job, stale, response.headers(), &begun, sent)).await;
         }
         // It confirms something we do not have. Its turn is over before the next one begins.
         drop(result);
@@ -176,7 +178,7 @@ async fn part_or_whole(
             }
             Came::Part(total) => {
                 let cut = Some((asked.size, total));
-                if let Ok(keeper) = prepare(job, &response, cut, begun, sent).await
+                if let Ok(keeper) = Box::pin(prepare(job, &response, cut, begun, sent)).await
                     && keeper.is_on()
                 {
                     Box::pin(sliced(job, response, keeper, &asked, begun.clone())).await;

@@ -112,7 +112,7 @@ async fn answer(
         return options();
     }
     if refused.is_none() && purge::is_one(worker, conn, &request) {
-        return purge::purge(worker, conn, &request).await.unwrap_or_else(|why| {
+        return Box::pin(purge::purge(worker, conn, &request)).await.unwrap_or_else(|why| {
             worker.counters.denials.one(why);
             denied(why)
         });
@@ -122,7 +122,7 @@ async fn answer(
             worker.counters.denials.one(why);
             denied(why)
         }
-        Ok(None) => connect::connect(worker, conn, request).await,
+        Ok(None) => Box::pin(connect::connect(worker, conn, request)).await,
         Ok(Some(target)) => {
             let mut request = request;
             let (user, refused) = user(worker, conn, &target, request.headers()).await;
@@ -144,13 +144,13 @@ async fn answer(
             }
             let is_for_store = ask.asked.directives.only_if_cached && matches!(ask.method, Method::GET | Method::HEAD);
             let switched = match wanted {
-                Some(wanted) if !is_for_store => ask.upgrade(wanted).await,
+                Some(wanted) if !is_for_store => Box::pin(ask.upgrade(wanted)).await,
                 _ => None,
             };
             let mut answer = match (switched, bypass) {
                 (Some(answer), _) => answer,
                 (None, Some(_)) if is_for_store => ask.only_if_cached(),
-                (None, Some(why @ (Bypass::Method | Bypass::RequestBody))) => ask.pass(body, why).await,
+                (None, Some(why @ (Bypass::Method | Bypass::RequestBody))) => Box::pin(ask.pass(body, why)).await,
                 (None, why) => match client {
                     Some(client) => esi::serve(ask, why, client, 0).await,
                     None => ask.without_body(why).await,

@@ -13,21 +13,20 @@ use crate::{
 
 impl Ask {
     /// GET and HEAD without a body.
-    pub(super) async fn without_body(self, bypass: Option<Bypass>) -> Answer {
+    pub(super) async fn without_body(&self, bypass: Option<Bypass>) -> Answer {
         match bypass {
-            Some(why) => self.pass_empty(why).await,
-            None => self.in_slices().await,
+            // Boxed, as all that few requests do: those that do not have no room for it.
+            Some(why) => Box::pin(self.pass_empty(why)).await,
+            None if self.target.action.slice.is_some() => Box::pin(self.in_slices()).await,
+            None => self.cached().await,
         }
     }
 
     /// GET and HEAD, of what may be in slices: another version is begun with as long as the client has heard nothing.
-    async fn in_slices(self) -> Answer {
-        if self.target.action.slice.is_none() {
-            return self.cached().await;
-        }
+    async fn in_slices(&self) -> Answer {
         let mut why = NoSlice::Changed;
         for _ in 0..slices::VERSIONS {
-            let mut answer = self.clone().cached().await;
+            let mut answer = self.cached().await;
             match slices::begin(&mut answer).await {
                 Ok(()) => return answer,
                 Err(NoSlice::Changed) => {}
@@ -41,7 +40,7 @@ impl Ask {
     }
 
     /// GET and HEAD: the store first.
-    async fn cached(self) -> Answer {
+    async fn cached(&self) -> Answer {
         let found = lookup::find(self.worker.proxy.stored(), &self.target.key, &self.headers).await;
         match found {
             Found::Hit(hit) if !self.has_body(&hit) => self.forward(hit.key, None, "uri-miss").await,
@@ -60,15 +59,15 @@ impl Ask {
         }
     }
 
-    async fn forward(self, key: Vec<u8>, stale: Option<Hit>, fwd: &'static str) -> Answer {
+    async fn forward(&self, key: Vec<u8>, stale: Option<Hit>, fwd: &'static str) -> Answer {
         if self.asked.directives.only_if_cached {
             return self.only_if_cached();
         }
         if self.asked.directives.no_store {
-            return self.pass_empty(Bypass::RequestNoStore).await;
+            return Box::pin(self.pass_empty(Bypass::RequestNoStore)).await;
         }
         if self.method == Method::HEAD {
-            return self.pass_head(stale, fwd).await;
+            return Box::pin(self.pass_head(stale, fwd)).await;
         }
         self.fetch(key, stale, fwd).await
     }

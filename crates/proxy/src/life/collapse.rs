@@ -24,13 +24,13 @@ use crate::{
 
 impl Ask {
     /// A GET that the store cannot answer as it is.
-    pub(crate) async fn fetch(self, key: Vec<u8>, stale: Option<Hit>, fwd: &'static str) -> Answer {
+    pub(crate) async fn fetch(&self, key: Vec<u8>, stale: Option<Hit>, fwd: &'static str) -> Answer {
         let (worker, target) = (self.worker.clone(), self.target.clone());
         let proxy = &worker.proxy;
         let authorized = self.headers.contains_key(header::AUTHORIZATION).then_some(Bypass::Authorization);
         let unshared = proxy.unshared.recently(&key).or(authorized);
         if let Some(why) = unshared.filter(|_| self.is_particular() && stale.is_none()) {
-            return self.pass_empty(why).await;
+            return Box::pin(self.pass_empty(why)).await;
         }
         if unshared.is_none() {
             match proxy.fills.enter(&target.key, &key, self.asked.is_for_new()) {
@@ -44,9 +44,9 @@ impl Ask {
                 }
                 Role::Waiter(fill) => {
                     let Some(cursor) = fill.join() else {
-                        return self.late(&fill).await;
+                        return Box::pin(self.late(&fill)).await;
                     };
-                    if let Some(answer) = self.waiter(&fill, cursor, stale.as_ref(), fwd).await {
+                    if let Some(answer) = Box::pin(self.waiter(&fill, cursor, stale.as_ref(), fwd)).await {
                         return answer;
                     }
                     self.worker.counters.bypasses.one(Bypass::CollapseMismatch);
@@ -63,7 +63,7 @@ impl Ask {
     }
 
     /// The beginning has gone by: the store will have it soon, or only the origin has it.
-    async fn late(self, fill: &Fill) -> Answer {
+    async fn late(&self, fill: &Fill) -> Answer {
         if fill.over(self.worker.proxy.config.cache.collapse_patience.0).await
             && let Some(hit) = self.look_again(None).await
         {
@@ -115,7 +115,7 @@ impl Ask {
     }
 
     /// Runs the fetch and answers from it.
-    async fn first(self, fill: Arc<Fill>, stale: Option<Hit>, fwd: &'static str) -> Answer {
+    async fn first(&self, fill: Arc<Fill>, stale: Option<Hit>, fwd: &'static str) -> Answer {
         let Some(cursor) = fill.join() else { return failed(OriginFailure::Closed.into()) };
         let response = fetch::spawn(self.job(&fill, stale.clone()));
         match fill.verdict().await {
@@ -135,7 +135,7 @@ impl Ask {
                     NotStored::Authorization => Bypass::Authorization,
                     why => Bypass::like(why),
                 };
-                self.pass_empty(why).await
+                Box::pin(self.pass_empty(why)).await
             }
             Verdict::Alone(why) => self.alone(response, fwd, why.name()).await,
             Verdict::ServerError => match &stale {

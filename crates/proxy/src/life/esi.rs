@@ -260,7 +260,7 @@ impl Page {
         Some(if is_page {
             serve(ask, why, self.client.clone(), self.depth + 1)
         } else {
-            Box::pin(ask.without_body(why))
+            Box::pin(async move { ask.without_body(why).await })
         })
     }
 }

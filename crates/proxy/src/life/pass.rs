@@ -71,7 +71,7 @@ impl Ask {
     }
 
     /// Without a body.
-    pub(crate) async fn pass_empty(self, why: Bypass) -> Answer {
+    pub(crate) async fn pass_empty(&self, why: Bypass) -> Answer {
         self.worker.counters.bypasses.one(why);
         match self.worker.pools.get(&self.target, &self.method, &self.outgoing(), Some(&self.interim)).await {
             Ok(response) => self.passed(response, "bypass", why.name()),
@@ -83,7 +83,7 @@ impl Ask {
     }
 
     /// HEAD that nothing fresh answers. What it brings updates or drops the stored response (RFC 9111 4.3.5).
-    pub(crate) async fn pass_head(self, stale: Option<Hit>, fwd: &'static str) -> Answer {
+    pub(crate) async fn pass_head(&self, stale: Option<Hit>, fwd: &'static str) -> Answer {
         let begun = self.worker.proxy.purges.begin(&self.target.key);
         let sent = unix_millis();
         match self.worker.pools.get(&self.target, &self.method, &self.outgoing(), Some(&self.interim)).await {

@@ -26,7 +26,7 @@ pub(super) async fn begin(answer: &mut Answer) -> Result<(), NoSlice> {
 
 impl Ask {
     /// The answer where no slice is to be had.
-    pub(super) async fn without_slices(self, why: NoSlice) -> Answer {
+    pub(super) async fn without_slices(&self, why: NoSlice) -> Answer {
         match why {
             NoSlice::Changed | NoSlice::Refused => self.pass_empty(Bypass::SliceNotSent).await,
             NoSlice::Failed(why) => self.without_origin(None, why),
