@@ -69,7 +69,7 @@ pub(crate) fn spawn(job: Job) -> Alone {
     let (sender, receiver) = oneshot::channel();
     let ending = Ending::new(&job.worker, &job.target, &job.fill);
     // Boxed: a task is moved several times before it runs.
-    let fetch = Box::pin(run(job, sender));
+    let fetch = Box::pin(run(Box::new(job), sender));
     tokio::spawn(async move {
         fetch.await;
         drop(ending);
@@ -94,7 +94,7 @@ impl Job {
     }
 }
 
-async fn run(job: Job, alone: oneshot::Sender<Response<Arriving>>) {
+async fn run(job: Box<Job>, alone: oneshot::Sender<Response<Arriving>>) {
     let worker = job.worker.clone();
     // Until the end of all this, or what a purge looks for could come after it has looked.
     let begun = Arc::new(worker.proxy.purges.begin(&job.target.key));

@@ -123,10 +123,11 @@ impl Keeper {
             self.off(fill, NotStored::TooLarge);
         }
         if matches!(self.way, Way::Gathering) && self.len > SMALL {
-            self.open(fill).await;
+            // Boxed, as what follows: short ones have no room for it.
+            Box::pin(self.open(fill)).await;
         }
         if let Way::Stream(stream) = &mut self.way
-            && let Err(e) = stream.write_async(bytes.clone()).await
+            && let Err(e) = Box::pin(stream.write_async(bytes.clone())).await
         {
             self.off(fill, refused(&e));
         }

@@ -50,7 +50,7 @@ pub(crate) async fn serve(
     let start = Instant::now();
     let is_http2 = request.version() == Version::HTTP_2;
     let record = worker.proxy.log.on().then(|| record(&request, start));
-    let answer = answer(&worker, &conn, interim, request, refused).await;
+    let answer = answer(&worker, &conn, interim, Box::new(request), refused).await;
     worker.counters.head_after(start.elapsed());
     worker.counters.outcomes.one(answer.outcome);
     let mut record = record.map(|mut record| {
@@ -105,7 +105,7 @@ async fn answer(
     worker: &Arc<Worker>,
     conn: &Arc<Conn>,
     interim: Interim,
-    request: Request<Incoming>,
+    mut request: Box<Request<Incoming>>,
     refused: Option<Denied>,
 ) -> Answer {
     if request.method() == Method::OPTIONS && request.uri() == "*" && refused.is_none() {
@@ -122,9 +122,8 @@ async fn answer(
             worker.counters.denials.one(why);
             denied(why)
         }
-        Ok(None) => Box::pin(connect::connect(worker, conn, request)).await,
+        Ok(None) => Box::pin(connect::connect(worker, conn, *request)).await,
         Ok(Some(target)) => {
-            let mut request = request;
             let (user, refused) = user(worker, conn, &target, request.headers()).await;
             if let Some(why) = refused {
                 worker.counters.denials.one(why);

@@ -64,7 +64,8 @@ pub(crate) async fn object(store: &Store, key: &[u8]) -> Option<(Object, bool)> 
     match store.try_get(key) {
         TryGet::Hit(object) => Some((object, false)),
         TryGet::Absent(_) => None,
-        TryGet::OnDevice => store.get_async(key).await.ok().flatten().map(|object| (object, true)),
+        // Boxed: most need no room for it.
+        TryGet::OnDevice => Box::pin(store.get_async(key)).await.ok().flatten().map(|object| (object, true)),
     }
 }
 

@@ -4,7 +4,10 @@
 use std::{
     net::SocketAddr,
     pin::Pin,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
@@ -69,6 +72,41 @@ impl http_body::Body for Arriving {
     }
 }
 
+/// A request to an origin, whose fields are already what is to be sent.
+pub(crate) enum Outgoing<'a> {
+    /// Without a body.
+    Bare(&'a http::Method, &'a PathAndQuery, &'a HeaderMap),
+    Whole(Box<Request<Payload>>),
+}
+
+impl Outgoing<'_> {
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        match self {
+            Self::Bare(_, _, headers) => headers,
+            Self::Whole(request) => request.headers(),
+        }
+    }
+
+    /// How many pieces of its body were sent.
+    fn pieces(&self) -> Option<Arc<AtomicU64>> {
+        match self {
+            Self::Whole(request) => match request.body() {
+                Payload::None => None,
+                Payload::Client { pieces, .. } => Some(pieces.clone()),
+            },
+            Self::Bare(..) => None,
+        }
+    }
+
+    /// As hyper takes it.
+    pub(crate) fn whole(self) -> Request<Payload> {
+        match self {
+            Self::Bare(method, path, headers) => request(path, method, headers.clone(), Payload::None),
+            Self::Whole(request) => *request,
+        }
+    }
+}
+
 /// Gets the interim answers to a request, those of 100 and 101 excepted.
 pub(crate) type Interim = Arc<dyn Fn(StatusCode, &HeaderMap) + Send + Sync>;
 
@@ -115,7 +153,7 @@ impl Pools {
     pub(crate) async fn send(
         &self,
         upstream: &Upstream,
-        request: Request<Payload>,
+        request: Outgoing<'_>,
         interim: Option<&Interim>,
     ) -> Result<Response<Arriving>, NoAnswer> {
         let origin = &upstream.authority;
@@ -124,10 +162,10 @@ impl Pools {
         }
         let turn = self.turns.take(origin).await.ok_or(OriginFailure::Busy)?;
         // One that has a body may wait for its client.
-        let waits_for_client = matches!(request.body(), Payload::Client { .. });
-        let result = self.try_send(upstream, request, interim).await;
+        let pieces = request.pieces();
+        let result = self.try_send(upstream, request, pieces.as_deref(), interim).await;
         match &result {
-            Err(NoAnswer::Failed(OriginFailure::ResponseTimeout)) if waits_for_client => {}
+            Err(NoAnswer::Failed(OriginFailure::ResponseTimeout)) if pieces.is_some() => {}
             Err(NoAnswer::Failed(why @ (OriginFailure::ConnectTimeout | OriginFailure::ResponseTimeout))) => {
                 self.silent.not_heard(origin, *why, Instant::now());
             }
@@ -140,7 +178,8 @@ impl Pools {
     async fn try_send(
         &self,
         upstream: &Upstream,
-        request: Request<Payload>,
+        request: Outgoing<'_>,
+        pieces: Option<&AtomicU64>,
         interim: Option<&Interim>,
     ) -> Result<Response<Answering>, NoAnswer> {
         let pool = match upstream.trust {
@@ -149,12 +188,8 @@ impl Pools {
             Trust::RemoteClient => &self.remote_client,
             Trust::Redirect => &self.redirect,
         };
-        let pieces = match request.body() {
-            Payload::None => None,
-            Payload::Client { pieces, .. } => Some(pieces.clone()),
-        };
         let asked = request.headers().get(header::UPGRADE).cloned();
-        let sent = || pieces.as_ref().map_or(0, |pieces| pieces.load(Relaxed));
+        let sent = || pieces.map_or(0, |pieces| pieces.load(Relaxed));
         let mut response = std::pin::pin!(pool.request(upstream, request, interim));
         loop {
             let before = sent();
@@ -178,8 +213,7 @@ impl Pools {
         if target.action.changes_answers() {
             return Box::pin(self.get_ruled(target, method, headers.clone(), interim)).await;
         }
-        // Boxed: all that ask have room for this otherwise, whatever they do instead, and are moved with it.
-        Box::pin(self.get_from((&target.upstream, &target.path, headers), method, interim)).await
+        self.get_from((&target.upstream, &target.path, headers), method, interim).await
     }
 
     async fn get_ruled(
@@ -219,7 +253,7 @@ impl Pools {
         method: &http::Method,
         interim: Option<&Interim>,
     ) -> Result<Response<Arriving>, NoAnswer> {
-        let request = || request(path, method, headers.clone(), Payload::None);
+        let request = || Outgoing::Bare(method, path, headers);
         match self.send(upstream, request(), interim).await {
             Err(NoAnswer::Failed(OriginFailure::Closed)) => self.send(upstream, request(), interim).await,
             first => first,

@@ -24,13 +24,13 @@ use http::{Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-pub(crate) use self::head::{MOST_FIELDS, encode};
+pub(crate) use self::head::MOST_FIELDS;
 use self::{
     framing::{Framing, Piece},
     head::LONGEST_HEAD,
 };
 use crate::{
-    origin::{self, Interim},
+    origin::{self, Interim, Outgoing},
     origin_tls::{self, OriginStream},
     reason::OriginFailure,
 };
@@ -71,16 +71,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Pin::new(&mut self.stream).poll_read(&mut context, &mut ReadBuf::new(&mut room)).is_pending()
     }
 
-    /// Sends a request without a body, whose head is `wire`; returns at the head of the answer. `interim` gets the heads
-    /// before that.
+    /// Sends a request without a body; returns at the head of the answer. `interim` gets the heads before that.
     pub(crate) async fn ask(
         &mut self,
-        wire: &[u8],
-        is_head: bool,
+        request: &Outgoing<'_>,
         interim: Option<&Interim>,
     ) -> Result<Response<()>, OriginFailure> {
         self.framing = Framing::UntilClose;
-        self.stream.write_all(wire).await.map_err(|error| failure(&error))?;
+        let (wire, is_head) = head::encode(request);
+        self.stream.write_all(&wire).await.map_err(|error| failure(&error))?;
         self.stream.flush().await.map_err(|error| failure(&error))?;
         loop {
             let Some(head) = head::parse(&mut self.buffer)? else {

@@ -17,7 +17,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Method, Request, Response, header};
+use http::{Response, header};
 use http_body::{Frame, SizeHint};
 use hyper::{
     body::Incoming,
@@ -30,8 +30,8 @@ use crate::{
     config::LimitsConfig,
     dial::{DialError, Guard, dial},
     multiplexed::{self, Multiplexed, Share, Unanswered},
-    origin::{self, Interim},
-    origin_http1::{self, Connection, MOST_FIELDS},
+    origin::{self, Interim, Outgoing},
+    origin_http1::{Connection, MOST_FIELDS},
     origin_tls::{self, OriginStream, OriginTls},
     payload::{BadBody, Payload},
     place::{Place, own_port},
@@ -123,7 +123,7 @@ impl Pool {
     pub(crate) async fn request(
         &self,
         upstream: &Upstream,
-        mut request: Request<Payload>,
+        mut request: Outgoing<'_>,
         interim: Option<&Interim>,
     ) -> Result<Response<Answering>, NoAnswer> {
         let place = (upstream.authority.clone(), upstream.is_tls);
@@ -140,34 +140,37 @@ impl Pool {
             };
             match way {
                 Way::Http1(Http1::Own(mut connection)) => {
-                    let (wire, is_head) = (origin_http1::encode(&request), request.method() == Method::HEAD);
-                    let response = connection.ask(&wire, is_head, interim).await?;
+                    let response = connection.ask(&request, interim).await?;
                     let lease = Lease::Http1(Some(Http1::Own(connection)), place, self.idle.clone());
                     return Ok(response.map(|()| Answering { incoming: None, lease }));
                 }
                 Way::Http1(Http1::Hyper(mut sender)) => {
-                    origin::pass_on(&mut request, interim);
-                    match sender.try_send_request(request).await {
+                    let mut whole = request.whole();
+                    origin::pass_on(&mut whole, interim);
+                    match sender.try_send_request(whole).await {
                         Ok(response) => {
                             let lease = Lease::Http1(Some(Http1::Hyper(sender)), place, self.idle.clone());
                             return Ok(response.map(|incoming| Answering { incoming: Some(incoming), lease }));
                         }
                         Err(mut failed) => match failed.take_message() {
-                            Some(unsent) if is_kept => request = unsent,
+                            Some(unsent) if is_kept => request = Outgoing::Whole(Box::new(unsent)),
                             _ => return Err(no_answer(&failed.into_error())),
                         },
                     }
                 }
                 Way::Http2(mut share) => {
                     tries += 1;
-                    origin::pass_on(&mut request, interim);
-                    let spoiled = request.body().keeps_why();
-                    match Box::pin(share.send(request)).await {
+                    let mut whole = request.whole();
+                    origin::pass_on(&mut whole, interim);
+                    let spoiled = whole.body().keeps_why();
+                    match Box::pin(share.send(whole)).await {
                         Ok(response) => {
                             let lease = Lease::Http2(share);
                             return Ok(response.map(|incoming| Answering { incoming: Some(incoming), lease }));
                         }
-                        Err(Unanswered::NotDone(again)) if tries < multiplexed::TRIES => request = *again,
+                        Err(Unanswered::NotDone(again)) if tries < multiplexed::TRIES => {
+                            request = Outgoing::Whole(again);
+                        }
                         Err(Unanswered::NotDone(_)) => return Err(OriginFailure::Closed.into()),
                         Err(Unanswered::Failed(error)) => {
                             let why = spoiled.and_then(|why| why.get().copied());
@@ -243,11 +246,11 @@ impl Pool {
 }
 
 impl Wants {
-    fn of(request: &Request<Payload>) -> Self {
-        match request.body() {
+    fn of(request: &Outgoing<'_>) -> Self {
+        match request {
             _ if request.headers().contains_key(header::UPGRADE) => Self::Upgrade,
-            Payload::None => Self::Bare,
-            Payload::Client { .. } => Self::Body,
+            Outgoing::Bare(..) => Self::Bare,
+            Outgoing::Whole(_) => Self::Body,
         }
     }
 }

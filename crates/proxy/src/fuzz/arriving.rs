@@ -3,7 +3,7 @@
 use std::{future::poll_fn, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, Method, Response, StatusCode, Version, header, uri::PathAndQuery};
 use http_body::{Body, Frame};
 use hyper::ext::ReasonPhrase;
 use hyper_util::rt::TokioIo;
@@ -14,8 +14,8 @@ use tokio::{
 };
 
 use crate::{
-    origin::{self, Interim},
-    origin_http1::{self, Connection},
+    origin::{self, Interim, Outgoing},
+    origin_http1::Connection,
     payload::Payload,
     pool::{self, Pool},
     reason::OriginFailure,
@@ -80,18 +80,15 @@ fn listener() -> (Interim, Arc<Mutex<Vec<(StatusCode, HeaderMap)>>>) {
     (Arc::new(move |status, fields: &HeaderMap| hears.lock().push((status, fields.clone()))), heard)
 }
 
-fn request(is_head: bool) -> Request<Payload> {
-    let mut request = Request::new(Payload::None);
-    if is_head {
-        *request.method_mut() = Method::HEAD;
-    }
-    request
+fn method(is_head: bool) -> Method {
+    if is_head { Method::HEAD } else { Method::GET }
 }
 
 async fn ours(stream: DuplexStream, is_head: bool) -> Seen {
     let (interim, heard) = listener();
     let mut connection = Connection::new(stream);
-    let answer = connection.ask(&origin_http1::encode(&request(is_head)), is_head, Some(&interim)).await;
+    let (path, fields) = (PathAndQuery::from_static("/"), HeaderMap::new());
+    let answer = connection.ask(&Outgoing::Bare(&method(is_head), &path, &fields), Some(&interim)).await;
     let is_answer = answer.is_ok();
     let mut seen = Seen::of(answer, &heard);
     seen.body = is_answer.then(Default::default);
@@ -107,7 +104,8 @@ async fn ours(stream: DuplexStream, is_head: bool) -> Seen {
 
 async fn hypers(stream: DuplexStream, is_head: bool) -> Seen {
     let (interim, heard) = listener();
-    let mut request = request(is_head);
+    let path = PathAndQuery::from_static("/");
+    let mut request = origin::request(&path, &method(is_head), HeaderMap::new(), Payload::None);
     origin::pass_on(&mut request, Some(&interim));
     let (mut sender, connection) = Pool::builder().handshake(TokioIo::new(stream)).await.expect("no word is said");
     tokio::spawn(connection);

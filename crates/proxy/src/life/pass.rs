@@ -12,7 +12,7 @@ use crate::{
     clock::unix_millis,
     keep, key,
     lookup::Hit,
-    origin::{self, Arriving},
+    origin::{self, Arriving, Outgoing},
     pace::Pace,
     passed::Passed,
     payload::Payload,
@@ -46,7 +46,7 @@ impl Ask {
             let seen = taking::to_its_end(&ask.worker.proxy, async move { asking.change(request).await });
             seen.await.unwrap_or(Err(OriginFailure::Closed.into()))
         } else {
-            ask.worker.pools.send(&ask.target.upstream, request, Some(&ask.interim)).await
+            ask.worker.pools.send(&ask.target.upstream, Outgoing::Whole(Box::new(request)), Some(&ask.interim)).await
         };
         let fwd = if why == Bypass::Method { "method" } else { "bypass" };
         match result {
@@ -61,7 +61,11 @@ impl Ask {
     /// Asks for a change, and takes out what it makes invalid: also where the origin ends without a word, for it may
     /// have done it.
     async fn change(&self, request: Request<Payload>) -> Result<Response<Arriving>, NoAnswer> {
-        let result = self.worker.pools.send(&self.target.upstream, request, Some(&self.interim)).await;
+        let result = self
+            .worker
+            .pools
+            .send(&self.target.upstream, Outgoing::Whole(Box::new(request)), Some(&self.interim))
+            .await;
         match &result {
             Ok(response) if rules::invalidates(response.status()) => self.invalidate(response.headers()).await,
             Err(why) if why.may_be_done() => self.invalidate(&HeaderMap::new()).await,

@@ -13,7 +13,7 @@ use hyper::{body::Incoming, ext::Protocol, upgrade::OnUpgrade};
 
 use super::ask::Ask;
 use crate::{
-    origin::{self, Arriving},
+    origin::{self, Arriving, Outgoing},
     payload::Payload,
     reason::{Bypass, NoAnswer, OriginFailure, Outcome},
     respond::{Answer, failed},
@@ -59,7 +59,11 @@ impl Ask {
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(header::UPGRADE, wanted.protocols.clone());
         let request = origin::request(&self.target.path, &self.method, headers, Payload::None);
-        let result = self.worker.pools.send(&self.target.upstream, request, Some(&self.interim)).await;
+        let result = self
+            .worker
+            .pools
+            .send(&self.target.upstream, Outgoing::Whole(Box::new(request)), Some(&self.interim))
+            .await;
         let action = &self.target.action;
         let answer = match result {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {

@@ -3,12 +3,12 @@
 use std::mem::MaybeUninit;
 
 use bytes::{Buf, Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version, header, uri::PathAndQuery};
 use httparse::{Header, ParserConfig, Status};
 use hyper::ext::ReasonPhrase;
 use memchr::memchr;
 
-use crate::{reason::OriginFailure, upgrade};
+use crate::{origin::Outgoing, reason::OriginFailure, upgrade};
 
 /// Bytes of an answer's head.
 pub(super) const LONGEST_HEAD: usize = 64 << 10;
@@ -23,20 +23,24 @@ pub(super) struct Head {
     pub(super) is_kept: bool,
 }
 
-/// The head of a request, as it goes over the wire.
-pub(crate) fn encode<B>(request: &Request<B>) -> Vec<u8> {
-    let mut wire = Vec::with_capacity(64 + request.headers().len() * 48);
-    let path = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-    for part in [request.method().as_str(), " ", path, " HTTP/1.1\r\n"] {
+/// The head of a request, as it goes over the wire, and whether it is HEAD.
+pub(super) fn encode(request: &Outgoing<'_>) -> (Vec<u8>, bool) {
+    let (method, path, headers) = match request {
+        Outgoing::Bare(method, path, headers) => (*method, Some(*path), *headers),
+        Outgoing::Whole(request) => (request.method(), request.uri().path_and_query(), request.headers()),
+    };
+    let mut wire = Vec::with_capacity(64 + headers.len() * 48);
+    let path = path.map_or("/", PathAndQuery::as_str);
+    for part in [method.as_str(), " ", path, " HTTP/1.1\r\n"] {
         wire.extend_from_slice(part.as_bytes());
     }
-    for (name, value) in request.headers() {
+    for (name, value) in headers {
         for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
             wire.extend_from_slice(part);
         }
     }
     wire.extend_from_slice(b"\r\n");
-    wire
+    (wire, method == Method::HEAD)
 }
 
 /// Takes a head from the buffer, if it is complete.
