@@ -116,7 +116,11 @@ async fn run(job: Box<Job>, alone: oneshot::Sender<Response<Arriving>>) {
         drop(result);
         (sent, result) = job.ask(&job.headers(first)).await;
     }
-    let Some((response, sent)) = part_or_whole(&job, result, sent, &begun).await else { return };
+    let told = match job.slices {
+        None => arrived(&job, result).map(|response| (response, sent)),
+        Some(_) => Box::pin(part_or_whole(&job, result, sent, &begun)).await,
+    };
+    let Some((response, sent)) = told else { return };
     if job.stale.is_some() && rules::is_server_error(response.status()) {
         job.fill.decide(Verdict::ServerError);
         let _ = alone.send(response);
@@ -149,6 +153,21 @@ async fn run(job: Box<Job>, alone: oneshot::Sender<Response<Arriving>>) {
     }
 }
 
+/// An answer as rules want it; without one that is told.
+fn arrived(job: &Job, result: Result<Response<Arriving>, NoAnswer>) -> Option<Response<Arriving>> {
+    match result {
+        Ok(mut response) => {
+            job.target.action.on_response(response.headers_mut());
+            Some(response)
+        }
+        Err(why) => {
+            job.worker.counters.no_answer(why);
+            job.fill.decide(Verdict::Failed(why));
+            None
+        }
+    }
+}
+
 /// What there is to tell of, other than slices, and when it was asked for; `None` if all is told. Where no slices can
 /// be made of it, it is asked for as without.
 async fn part_or_whole(
@@ -159,15 +178,7 @@ async fn part_or_whole(
 ) -> Option<(Response<Arriving>, u64)> {
     let mut first = job.slices.clone();
     loop {
-        let mut response = match result {
-            Ok(response) => response,
-            Err(why) => {
-                job.worker.counters.no_answer(why);
-                job.fill.decide(Verdict::Failed(why));
-                return None;
-            }
-        };
-        job.target.action.on_response(response.headers_mut());
+        let mut response = arrived(job, result)?;
         let Some(asked) = first.take() else { return Some((response, sent)) };
         match asked.came(&response) {
             Came::Other => return Some((response, sent)),

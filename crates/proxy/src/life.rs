@@ -105,7 +105,7 @@ async fn answer(
     worker: &Arc<Worker>,
     conn: &Arc<Conn>,
     interim: Interim,
-    mut request: Box<Request<Incoming>>,
+    request: Box<Request<Incoming>>,
     refused: Option<Denied>,
 ) -> Answer {
     if request.method() == Method::OPTIONS && request.uri() == "*" && refused.is_none() {
@@ -129,35 +129,48 @@ async fn answer(
                 worker.counters.denials.one(why);
                 return Answer { user, ..denied(why) };
             }
-            let wanted = upgrade::Wanted::of(&mut request, &target);
-            if wanted.is_none() && upgrade::is_extended(&request) {
-                worker.counters.denials.one(Denied::UpgradeProtocol);
-                return Answer { user, ..denied(Denied::UpgradeProtocol) };
-            }
-            let (parts, body) = request.into_parts();
-            let bypass = bypass(&parts, &target, &body);
-            let client = target.action.esi.then(|| esi::Client::new(conn, &parts.headers));
-            let ask = Ask::new(worker, conn, target, interim, parts);
-            if ask.method == Method::OPTIONS && ask.headers.get(header::MAX_FORWARDS).is_some_and(|n| n == "0") {
-                return options();
-            }
-            let is_for_store = ask.asked.directives.only_if_cached && matches!(ask.method, Method::GET | Method::HEAD);
-            let switched = match wanted {
-                Some(wanted) if !is_for_store => Box::pin(ask.upgrade(wanted)).await,
-                _ => None,
-            };
-            let mut answer = match (switched, bypass) {
-                (Some(answer), _) => answer,
-                (None, Some(_)) if is_for_store => ask.only_if_cached(),
-                (None, Some(why @ (Bypass::Method | Bypass::RequestBody))) => Box::pin(ask.pass(body, why)).await,
-                (None, why) => match client {
-                    Some(client) => esi::serve(ask, why, client, 0).await,
-                    None => ask.without_body(why).await,
-                },
-            };
-            answer.user = user;
-            answer
+            let answer = ruled(worker, conn, target, interim, request).await;
+            Answer { user, ..answer }
         }
+    }
+}
+
+/// Answers one that may go where it is for.
+async fn ruled(
+    worker: &Arc<Worker>,
+    conn: &Arc<Conn>,
+    target: Target,
+    interim: Interim,
+    mut request: Box<Request<Incoming>>,
+) -> Answer {
+    let wanted = upgrade::Wanted::of(&mut request, &target);
+    if wanted.is_none() && upgrade::is_extended(&request) {
+        worker.counters.denials.one(Denied::UpgradeProtocol);
+        return denied(Denied::UpgradeProtocol);
+    }
+    // What is not needed further on has no room while it waits.
+    let (ask, bypass, client, body) = {
+        let (parts, body) = request.into_parts();
+        let bypass = bypass(&parts, &target, &body);
+        let client = target.action.esi.then(|| esi::Client::new(conn, &parts.headers));
+        (Ask::new(worker, conn, target, interim, parts), bypass, client, body)
+    };
+    if ask.method == Method::OPTIONS && ask.headers.get(header::MAX_FORWARDS).is_some_and(|n| n == "0") {
+        return options();
+    }
+    let is_for_store = ask.asked.directives.only_if_cached && matches!(ask.method, Method::GET | Method::HEAD);
+    if let Some(wanted) = wanted.filter(|_| !is_for_store)
+        && let Some(answer) = Box::pin(ask.upgrade(wanted)).await
+    {
+        return answer;
+    }
+    match bypass {
+        Some(_) if is_for_store => ask.only_if_cached(),
+        Some(why @ (Bypass::Method | Bypass::RequestBody)) => Box::pin(ask.pass(body, why)).await,
+        why => match client {
+            Some(client) => esi::serve(ask, why, client, 0).await,
+            None => ask.without_body(why).await,
+        },
     }
 }
 
