@@ -215,15 +215,19 @@ fn a_request_is_what_it_would_be_by_http_1_and_what_could_not_be_is_refused() {
 
 #[test]
 fn a_body_that_breaks_off_is_a_stream_that_is_reset() {
-    let ca = Ca::new();
-    let origin = Origin::start(|_, stream| {
+    let (ca, door) = (Ca::new(), Door::default());
+    let closed = door.clone();
+    let origin = Origin::start(move |_, stream| {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncache-control: no-store\r\ncontent-length: 100000\r\n\r\nhalf");
+        // A reset would overtake the head.
+        closed.pass();
         false
     });
     let proxy = start(&ca, &origin, "");
     run(async {
         let (mut sender, _) = connect(&ca, &proxy, |_| {}).await;
         let reply = ask(&mut sender, request("GET", "https://test.example/", &[])).await.unwrap();
+        door.open();
         assert!(whole(reply).await.unwrap_err().is_reset());
         let other = ask(&mut sender, request("OPTIONS", "https://test.example/", &[("max-forwards", "0")])).await;
         assert_eq!(other.unwrap().status(), 200, "the connection goes on");

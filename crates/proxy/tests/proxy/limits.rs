@@ -114,3 +114,21 @@ fn a_client_may_be_too_slow() {
     thread.join().unwrap();
     assert_eq!(proxy.client().get("/").body.len(), 24 << 20);
 }
+
+#[test]
+fn what_came_of_a_body_that_breaks_off_is_passed_on_before_its_end_is() {
+    let origin = Origin::start(|request, stream| {
+        let fields = if request.path().starts_with("/kept") { "max-age=60" } else { "no-store" };
+        let head = format!("HTTP/1.1 200 OK\r\ncache-control: {fields}\r\ncontent-length: 100000\r\n\r\nhalf");
+        let _ = stream.write_all(head.as_bytes());
+        false
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    for path in (0..20).flat_map(|n| [format!("/kept/{n}"), format!("/passed/{n}")]) {
+        let mut client = proxy.client();
+        client.write("GET", &path, &[], b"");
+        assert_eq!(client.read_head().expect("a head").status(), 200, "{path}");
+        assert_eq!(client.read_bytes(4).expect("what came"), b"half", "{path}");
+        assert!(client.read_bytes(1).is_err(), "{path}");
+    }
+}
