@@ -26,7 +26,8 @@ use crate::{
     keep::{self, Fresh, Hints, Keeper},
     key, lookup,
     lookup::Hit,
-    origin::{self, Arriving, Interim},
+    origin::Arriving,
+    outgoing::{self, Interim},
     proxy::{Proxy, Worker},
     purge::{sequence::Begun, tags, taking},
     reason::{Broken, NoAnswer, NotStored, SliceOutcome},
@@ -233,7 +234,7 @@ async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, begun: &Beg
     let received = unix_millis();
     let mut fields = stale.fields();
     let mut new = not_modified.clone();
-    origin::strip_hop_by_hop(&mut new);
+    outgoing::strip_hop_by_hop(&mut new);
     job.target.action.on_response(&mut new);
     let known_by = stale.head.slicing.and_then(|_| validate::strong(&fields));
     validate::freshen(&mut fields, &new);
@@ -338,8 +339,8 @@ async fn prepare(
         let hash = key::variant_hash(index.nonce, values.iter().map(Vec::as_slice));
         (key::variant(&job.target.key, hash), Some((index, hash)))
     };
-    origin::strip_hop_by_hop(&mut fields);
-    origin::add_via(&mut fields, &proxy.via);
+    outgoing::strip_hop_by_hop(&mut fields);
+    outgoing::add_via(&mut fields, &proxy.via);
     fields.entry(header::DATE).or_insert_with(|| date(received));
     let is_error = not_stored.is_some();
     let slicing = cut.and_then(|(size, total)| slicing(proxy, &fields, (size, total), &job.target.key, begun));

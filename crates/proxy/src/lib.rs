@@ -67,6 +67,7 @@ mod objects;
 mod origin;
 mod origin_http1;
 mod origin_tls;
+mod outgoing;
 mod pace;
 mod passed;
 mod payload;

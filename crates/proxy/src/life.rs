@@ -29,7 +29,7 @@ use crate::{
     clock::unix_millis,
     conn::{Conn, Phase},
     head::NO_REASON,
-    origin::Interim,
+    outgoing::Interim,
     proxy::Worker,
     reason::{Bypass, Denied, Outcome},
     respond::{Answer, denied, options},

@@ -1,6 +1,6 @@
-//! HTTP/1 with an origin, for requests without a body, as misses are: head and body are read from the socket by the task
-//! that wants them, with no other task and no channel between. hyper has the requests with a body, and those that may
-//! go on with another protocol (`pool`).
+//! HTTP/1 with an origin, for requests without a body, as misses are: head and body are read from the socket by the
+//! task that wants them, with no other task and no channel between. hyper has the requests with a body, and those that
+//! may go on with another protocol (`pool`).
 //!
 //! 1. The request's head is written at once.
 //! 2. Heads are read up to the first that is no interim answer.
@@ -30,8 +30,8 @@ use self::{
     head::LONGEST_HEAD,
 };
 use crate::{
-    origin::{self, Interim, Outgoing},
     origin_tls::{self, OriginStream},
+    outgoing::{self, Interim, Outgoing},
     reason::OriginFailure,
 };
 
@@ -101,7 +101,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if status == StatusCode::SWITCHING_PROTOCOLS {
                 return Err(OriginFailure::Protocol);
             }
-            origin::tell(interim, status, head.response.headers());
+            outgoing::tell(interim, status, head.response.headers());
         }
     }
 
@@ -161,4 +161,51 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 fn failure(error: &io::Error) -> OriginFailure {
     // By TLS 1.3 it says so only behind the handshake.
     if origin_tls::is_refused(error) { OriginFailure::TlsRefused } else { OriginFailure::Closed }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, Method, uri::PathAndQuery};
+    use tokio::io::duplex;
+
+    use super::*;
+
+    /// Whether a connection may be used again after this answer, and whether it seems to live.
+    async fn after(answer: &[u8]) -> (bool, bool) {
+        let (ours, mut theirs) = duplex(1 << 16);
+        let mut connection = Connection::new(ours);
+        assert!(connection.is_quiet() && connection.is_over());
+        theirs.write_all(answer).await.unwrap();
+        let (path, fields) = (PathAndQuery::from_static("/"), HeaderMap::new());
+        connection.ask(&Outgoing::Bare(&Method::GET, &path, &fields), None).await.unwrap();
+        while poll_fn(|cx| connection.poll_frame(cx)).await.is_some_and(|frame| frame.is_ok()) {
+            assert!(!connection.is_over() || connection.is_end_stream());
+        }
+        (connection.is_over(), connection.is_quiet())
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_used_again_if_its_answer_ended_with_nothing_behind_it() {
+        for (answer, is_over) in [
+            ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello", true),
+            ("HTTP/1.1 204 No Content\r\n\r\n", true),
+            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", true),
+            ("HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 5\r\n\r\nhello", true),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello!", false),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: x, Close\r\n\r\nhello", false),
+            ("HTTP/1.1 200 OK\r\nconnection: keep-alive\r\nconnection: close\r\ncontent-length: 0\r\n\r\n", false),
+            ("HTTP/1.0 200 OK\r\ncontent-length: 5\r\n\r\nhello", false),
+            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\naX", false),
+        ] {
+            assert_eq!(after(answer.as_bytes()).await, (is_over, true), "{answer}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_to_nothing_is_noticed() {
+        let (ours, mut theirs) = duplex(1 << 10);
+        let mut connection = Connection::new(ours);
+        theirs.write_all(b"HTTP/1.1 408 Request Timeout\r\n\r\n").await.unwrap();
+        assert!(!connection.is_quiet());
+    }
 }

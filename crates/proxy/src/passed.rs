@@ -14,7 +14,8 @@ use tokio::time::Sleep;
 use crate::{
     config::LimitsConfig,
     metrics::Counters,
-    origin::{self, Arriving},
+    origin::Arriving,
+    outgoing,
     pace::Pace,
     reason::{Broken, OriginFailure},
 };
@@ -50,7 +51,7 @@ impl Passed {
             Poll::Ready(Some(Ok(mut frame))) => {
                 self.waiting = false;
                 if let Some(trailers) = frame.trailers_mut() {
-                    origin::strip_hop_by_hop(trailers);
+                    outgoing::strip_hop_by_hop(trailers);
                 }
                 let len = frame.data_ref().map_or(0, Bytes::len);
                 self.pace.iter_mut().for_each(|pace| pace.came(len));

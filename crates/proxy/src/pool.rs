@@ -30,9 +30,9 @@ use crate::{
     config::LimitsConfig,
     dial::{DialError, Guard, dial},
     multiplexed::{self, Multiplexed, Share, Unanswered},
-    origin::{self, Interim, Outgoing},
     origin_http1::{Connection, MOST_FIELDS},
     origin_tls::{self, OriginStream, OriginTls},
+    outgoing::{self, Interim, Outgoing},
     payload::{BadBody, Payload},
     place::{Place, own_port},
     reason::{Denied, NoAnswer, OriginFailure},
@@ -146,7 +146,7 @@ impl Pool {
                 }
                 Way::Http1(Http1::Hyper(mut sender)) => {
                     let mut whole = request.whole();
-                    origin::pass_on(&mut whole, interim);
+                    outgoing::pass_on(&mut whole, interim);
                     match sender.try_send_request(whole).await {
                         Ok(response) => {
                             let lease = Lease::Http1(Some(Http1::Hyper(sender)), place, self.idle.clone());
@@ -161,7 +161,7 @@ impl Pool {
                 Way::Http2(mut share) => {
                     tries += 1;
                     let mut whole = request.whole();
-                    origin::pass_on(&mut whole, interim);
+                    outgoing::pass_on(&mut whole, interim);
                     let spoiled = whole.body().keeps_why();
                     match Box::pin(share.send(whole)).await {
                         Ok(response) => {
@@ -239,7 +239,7 @@ impl Pool {
         self.http2.tidy();
         let now = Instant::now();
         self.idle.kept.lock().retain(|_, kept| {
-            kept.retain_mut(|(http1, since)| now.duration_since(*since) < self.idle.longest && !http1.is_closed());
+            kept.retain_mut(|(http1, since)| now.duration_since(*since) < self.idle.longest && !http1.is_dead());
             !kept.is_empty()
         });
     }
@@ -262,7 +262,7 @@ impl Http1 {
     }
 
     /// Whether no more can be asked by it; of an idle one.
-    fn is_closed(&mut self) -> bool {
+    fn is_dead(&mut self) -> bool {
         match self {
             Self::Own(connection) => !connection.is_quiet(),
             Self::Hyper(sender) => sender.is_closed(),
@@ -293,7 +293,7 @@ impl Idle {
         let now = Instant::now();
         for n in (0..kept.len()).rev() {
             let (http1, since) = &mut kept[n];
-            if now.duration_since(*since) >= self.longest || http1.is_closed() {
+            if now.duration_since(*since) >= self.longest || http1.is_dead() {
                 kept.remove(n);
             } else if http1.fits(wants) && http1.is_ready() {
                 return Some(kept.remove(n).0);

@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 
 use super::socket::{FastIo, Out};
-use crate::origin::Interim;
+use crate::outgoing::Interim;
 
 /// Most bytes of one.
 const LONGEST: usize = 16 << 10;

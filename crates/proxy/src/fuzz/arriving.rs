@@ -14,13 +14,16 @@ use tokio::{
 };
 
 use crate::{
-    origin::{self, Interim, Outgoing},
     origin_http1::Connection,
+    outgoing::{self, Interim, Outgoing},
     payload::Payload,
     pool::{self, Pool},
     reason::OriginFailure,
     target,
 };
+
+/// The interim answers that came.
+type Told = Mutex<Vec<(StatusCode, HeaderMap)>>;
 
 /// What is to be seen of an answer.
 #[derive(Debug, PartialEq)]
@@ -32,7 +35,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(response: Result<Response<()>, OriginFailure>, interim: &Mutex<Vec<(StatusCode, HeaderMap)>>) -> Self {
+    fn of(response: Result<Response<()>, OriginFailure>, interim: &Told) -> Self {
         let head = response.map(|response| {
             let reason = response.extensions().get::<ReasonPhrase>().cloned();
             (response.status(), response.version(), reason, response.headers().clone())
@@ -74,8 +77,8 @@ fn origin(answer: &[u8], step: usize) -> DuplexStream {
     ours
 }
 
-fn listener() -> (Interim, Arc<Mutex<Vec<(StatusCode, HeaderMap)>>>) {
-    let heard = Arc::<Mutex<Vec<_>>>::default();
+fn listener() -> (Interim, Arc<Told>) {
+    let heard = Arc::<Told>::default();
     let hears = heard.clone();
     (Arc::new(move |status, fields: &HeaderMap| hears.lock().push((status, fields.clone()))), heard)
 }
@@ -105,8 +108,8 @@ async fn ours(stream: DuplexStream, is_head: bool) -> Seen {
 async fn hypers(stream: DuplexStream, is_head: bool) -> Seen {
     let (interim, heard) = listener();
     let path = PathAndQuery::from_static("/");
-    let mut request = origin::request(&path, &method(is_head), HeaderMap::new(), Payload::None);
-    origin::pass_on(&mut request, Some(&interim));
+    let mut request = outgoing::request(&path, &method(is_head), HeaderMap::new(), Payload::None);
+    outgoing::pass_on(&mut request, Some(&interim));
     let (mut sender, connection) = Pool::builder().handshake(TokioIo::new(stream)).await.expect("no word is said");
     tokio::spawn(connection);
     let answer = sender.try_send_request(request).await;

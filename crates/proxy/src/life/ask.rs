@@ -15,7 +15,7 @@ use crate::{
     keep::Hints,
     key::{self, Side},
     lookup::Hit,
-    origin::{self, Interim},
+    outgoing::{self, Interim},
     proxy::Worker,
     reason::{Denied, NoAnswer, Outcome},
     respond::{Answer, Source, denied, failed, respond},
@@ -48,8 +48,8 @@ impl Ask {
     pub(super) fn new(worker: &Arc<Worker>, conn: &Conn, target: Target, interim: Interim, request: Parts) -> Self {
         let mut headers = request.headers;
         let mut asked = Asked::of(&headers);
-        let takes_trailers = origin::takes_trailers(&headers);
-        origin::strip_hop_by_hop(&mut headers);
+        let takes_trailers = outgoing::takes_trailers(&headers);
+        outgoing::strip_hop_by_hop(&mut headers);
         headers.remove(header::EXPECT);
         if !conn.is_front {
             page::forget(&mut headers);
@@ -154,7 +154,7 @@ impl Ask {
             headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
         }
         headers.insert(header::HOST, self.target.sent_host().clone());
-        origin::add_via(&mut headers, &self.worker.proxy.via);
+        outgoing::add_via(&mut headers, &self.worker.proxy.via);
         // RFC 9110 7.6.2; for other methods it means nothing.
         let forwards = headers.get(header::MAX_FORWARDS).and_then(|n| n.to_str().ok()?.parse::<u32>().ok());
         if let (Some(n), &Method::OPTIONS) = (forwards, &self.method) {
@@ -183,9 +183,9 @@ impl Ask {
 
     /// The origin's response head as the client gets it.
     pub(crate) fn clean(&self, parts: &mut http::response::Parts) {
-        origin::strip_hop_by_hop(&mut parts.headers);
+        outgoing::strip_hop_by_hop(&mut parts.headers);
         self.target.action.on_response(&mut parts.headers);
-        origin::add_via(&mut parts.headers, &self.worker.proxy.via);
+        outgoing::add_via(&mut parts.headers, &self.worker.proxy.via);
         parts.version = Version::HTTP_11;
         parts.headers.entry(header::DATE).or_insert_with(|| date(unix_millis()));
     }

@@ -12,7 +12,8 @@ use crate::{
     clock::unix_millis,
     keep, key,
     lookup::Hit,
-    origin::{self, Arriving, Outgoing},
+    origin::Arriving,
+    outgoing::{self, Outgoing},
     pace::Pace,
     passed::Passed,
     payload::Payload,
@@ -39,7 +40,7 @@ impl Ask {
             pace: Pace::new(limits.upload_rate, limits.rate_window),
             spoiled: Arc::default(),
         };
-        let request = origin::request(&self.target.path, &self.method, self.outgoing(), payload);
+        let request = outgoing::request(&self.target.path, &self.method, self.outgoing(), payload);
         let ask = Arc::new(self);
         let result = if rules::is_unsafe(&ask.method) {
             let asking = ask.clone();
@@ -123,7 +124,7 @@ impl Ask {
             return;
         }
         let mut new = new.clone();
-        origin::strip_hop_by_hop(&mut new);
+        outgoing::strip_hop_by_hop(&mut new);
         self.target.action.on_response(&mut new);
         validate::freshen(&mut fields, &new);
         let received = unix_millis();

@@ -13,7 +13,8 @@ use hyper::{body::Incoming, ext::Protocol, upgrade::OnUpgrade};
 
 use super::ask::Ask;
 use crate::{
-    origin::{self, Arriving, Outgoing},
+    origin::Arriving,
+    outgoing::{self, Outgoing},
     payload::Payload,
     reason::{Bypass, NoAnswer, OriginFailure, Outcome},
     respond::{Answer, failed},
@@ -58,7 +59,7 @@ impl Ask {
         let handshake = is_extended.then(|| Handshake::begin(&wanted.protocols, &mut headers)).flatten();
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(header::UPGRADE, wanted.protocols.clone());
-        let request = origin::request(&self.target.path, &self.method, headers, Payload::None);
+        let request = outgoing::request(&self.target.path, &self.method, headers, Payload::None);
         let result = self
             .worker
             .pools

@@ -8,7 +8,7 @@ use httparse::{Header, ParserConfig, Status};
 use hyper::ext::ReasonPhrase;
 use memchr::memchr;
 
-use crate::{origin::Outgoing, reason::OriginFailure, upgrade};
+use crate::{outgoing::Outgoing, reason::OriginFailure, upgrade};
 
 /// Bytes of an answer's head.
 pub(super) const LONGEST_HEAD: usize = 64 << 10;
