@@ -9,7 +9,7 @@
 //! A connection serves another request if the answer came to its end, nothing stands behind it, and both sides keep the
 //! connection (RFC 9112 9.3). Whatever else becomes of an answer, the connection closes with it.
 
-mod framing;
+pub(crate) mod framing;
 mod head;
 
 use std::{

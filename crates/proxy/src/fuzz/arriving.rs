@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use crate::{
-    origin_http1::Connection,
+    origin_http1::{Connection, framing::has_lone_lf},
     outgoing::{self, Interim, Outgoing},
     payload::Payload,
     pool::{self, Pool},
@@ -150,7 +150,16 @@ pub(super) fn arriving(bytes: &[u8]) {
     let runtime = Builder::new_current_thread().build().expect("one without drivers");
     runtime.block_on(async {
         let seen = ours(origin(answer, step), is_head).await;
-        assert_eq!(seen, hypers(origin(answer, step), is_head).await);
+        let mut hypers = hypers(origin(answer, step), is_head).await;
+        if let (Err(_), Err(why)) = (&hypers.head, &seen.head) {
+            // Of a head that is wrong and not complete it says the latter.
+            hypers.head = Err(*why);
+        }
+        if seen.body.is_none() && has_lone_lf(answer) {
+            // It takes them in trailers.
+            hypers.body = None;
+        }
+        assert_eq!(seen, hypers);
         assert_eq!(seen, ours(origin(answer, 0), is_head).await, "cut otherwise");
     });
 }

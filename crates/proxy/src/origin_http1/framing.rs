@@ -3,6 +3,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, StatusCode, Version, header};
 use httparse::Status;
+use memchr::memchr_iter;
 
 use super::head::{self, Head, MOST_FIELDS};
 use crate::{reason::OriginFailure, target};
@@ -94,6 +95,11 @@ impl Framing {
     }
 }
 
+/// Whether a line ends without CR: others might not see an end there, or the next chunk behind it.
+pub(crate) fn has_lone_lf(bytes: &[u8]) -> bool {
+    memchr_iter(b'\n', bytes).any(|at| at == 0 || bytes[at - 1] != b'\r')
+}
+
 /// The next of `left` bytes.
 fn data(buffer: &mut BytesMut, left: &mut u64) -> Bytes {
     let len = usize::try_from(*left).unwrap_or(usize::MAX).min(buffer.len());
@@ -138,8 +144,7 @@ impl Chunked {
         }
         match httparse::parse_chunk_size(buffer) {
             Ok(Status::Complete((len, size))) => {
-                // Behind a lone LF others might see the next chunk.
-                if buffer[..len - 2].contains(&b'\n') {
+                if has_lone_lf(&buffer[..len]) {
                     return Err(OriginFailure::Protocol);
                 }
                 self.beside = self.beside.checked_sub(len - 2 - digits).ok_or(OriginFailure::Protocol)?;
@@ -158,6 +163,9 @@ impl Chunked {
             Ok(Status::Partial) if buffer.len() <= self.beside => return Ok(Piece::More(0)),
             _ => return Err(OriginFailure::Protocol),
         };
+        if has_lone_lf(&buffer[..len]) {
+            return Err(OriginFailure::Protocol);
+        }
         buffer.advance(len);
         Ok(if fields.is_empty() { Piece::End } else { Piece::Trailers(fields) })
     }
