@@ -64,6 +64,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.is_kept && self.buffer.is_empty() && matches!(self.framing, Framing::Over)
     }
 
+    /// Holds no buffer until the next request.
+    pub(crate) fn rest(&mut self) {
+        self.buffer = BytesMut::new();
+    }
+
     /// Whether the other end has been silent since: neither an end nor an answer to nothing has come.
     pub(crate) fn is_quiet(&mut self) -> bool {
         let mut room = [0; 1];

@@ -306,7 +306,10 @@ impl Idle {
 impl Drop for Lease {
     fn drop(&mut self) {
         let Self::Http1(http1, place, idle) = self else { return };
-        let Some(http1) = http1.take().filter(Http1::is_over) else { return };
+        let Some(mut http1) = http1.take().filter(Http1::is_over) else { return };
+        if let Http1::Own(connection) = &mut http1 {
+            connection.rest();
+        }
         let mut guard = idle.kept.lock();
         let kept = match guard.get_mut(place) {
             Some(kept) => kept,

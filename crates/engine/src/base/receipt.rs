@@ -25,7 +25,7 @@ pub struct Receipt {
 pub struct VolumeReceipt {
     /// Path or description of the device.
     pub place: String,
-    /// CreatedFiles by this opening.
+    /// It was made by this opening.
     pub created: bool,
     /// The last run closed it: nothing had to be scanned.
     pub clean: bool,
@@ -117,13 +117,15 @@ impl fmt::Display for VolumeReceipt {
             let later = if self.clean { "" } else { "; what the crash left over is looked for in the background" };
             return write!(f, "{how}; {} entries in tables{later}", self.objects);
         }
+        let checkpoint = match self.checkpoint {
+            "none" => "no checkpoint".to_owned(),
+            which => format!("{} from the {which} checkpoint", self.from_checkpoint),
+        };
         write!(
             f,
-            "{how}; kept {} ({} from the {} checkpoint, {} from {} clusters scanned, {} of them verified); \
+            "{how}; kept {} ({checkpoint}, {} from {} clusters scanned, {} of them verified); \
              replayed {} deletes; dropped {} replaced, {} deleted, {} overwritten, {} torn, {} unread; {} hot",
             self.objects,
-            self.from_checkpoint,
-            self.checkpoint,
             self.from_scan,
             self.scanned_clusters,
             self.verified_clusters,
