@@ -94,13 +94,11 @@ impl Kind {
 pub(crate) struct Body {
     kind: Kind,
     guard: Guard,
-    /// Why it is broken, to be told next.
-    broken: Option<Broken>,
 }
 
 impl Body {
     pub(crate) fn new(kind: Kind, guard: Guard) -> Self {
-        Self { kind, guard, broken: None }
+        Self { kind, guard }
     }
 }
 
@@ -110,7 +108,7 @@ impl http_body::Body for Body {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let this = self.get_mut();
-        if let Some(broken) = this.broken.take() {
+        if let Some(broken) = this.guard.broken {
             return Poll::Ready(Some(Err(broken)));
         }
         let next = ready!(this.kind.poll_frame(cx, &this.guard.worker.counters));
@@ -119,7 +117,7 @@ impl http_body::Body for Body {
             Some(Ok(frame)) => this.guard.sent += frame.data_ref().map_or(0, Bytes::len) as u64,
             Some(Err(broken)) => {
                 // hyper sends what has come before, the head too, only if it does not hear of this at once.
-                (this.guard.broken, this.broken) = (Some(*broken), Some(*broken));
+                this.guard.broken = Some(*broken);
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }

@@ -70,11 +70,10 @@ pub(crate) fn spawn(job: Job) -> Alone {
     let (sender, receiver) = oneshot::channel();
     let ending = Ending::new(&job.worker, &job.target, &job.fill);
     // Boxed: a task is moved several times before it runs.
-    let fetch = Box::pin(run(Box::new(job), sender));
-    tokio::spawn(async move {
-        fetch.await;
+    tokio::spawn(Box::pin(async move {
+        run(&job, sender).await;
         drop(ending);
-    });
+    }));
     receiver
 }
 
@@ -95,7 +94,7 @@ impl Job {
     }
 }
 
-async fn run(job: Box<Job>, alone: oneshot::Sender<Response<Arriving>>) {
+async fn run(job: &Job, alone: oneshot::Sender<Response<Arriving>>) {
     let worker = job.worker.clone();
     // Until the end of all this, or what a purge looks for could come after it has looked.
     let begun = Arc::new(worker.proxy.purges.begin(&job.target.key));
@@ -111,15 +110,15 @@ async fn run(job: Box<Job>, alone: oneshot::Sender<Response<Arriving>>) {
         && response.status() == StatusCode::NOT_MODIFIED
     {
         if validate::confirms(&stale.fields(), response.headers()) {
-            return Box::pin(confirmed(&job, stale, response.headers(), &begun, sent)).await;
+            return Box::pin(confirmed(job, stale, response.headers(), &begun, sent)).await;
         }
         // It confirms something we do not have. Its turn is over before the next one begins.
         drop(result);
         (sent, result) = job.ask(&job.headers(first)).await;
     }
     let told = match job.slices {
-        None => arrived(&job, result).map(|response| (response, sent)),
-        Some(_) => Box::pin(part_or_whole(&job, result, sent, &begun)).await,
+        None => arrived(job, result).map(|response| (response, sent)),
+        Some(_) => Box::pin(part_or_whole(job, result, sent, &begun)).await,
     };
     let Some((response, sent)) = told else { return };
     if job.stale.is_some() && rules::is_server_error(response.status()) {
@@ -127,13 +126,13 @@ async fn run(job: Box<Job>, alone: oneshot::Sender<Response<Arriving>>) {
         let _ = alone.send(response);
         return;
     }
-    if fresh_stays(&job, &response).await {
+    if fresh_stays(job, &response).await {
         worker.counters.not_stored.one(NotStored::FreshStays);
         job.fill.decide(Verdict::Alone(NotStored::FreshStays));
         let _ = alone.send(response);
         return;
     }
-    match prepare(&job, &response, None, &begun, sent).await {
+    match prepare(job, &response, None, &begun, sent).await {
         Ok(keeper) => {
             let head = keeper.head().clone();
             if !keeper.is_on() {
@@ -142,11 +141,11 @@ async fn run(job: Box<Job>, alone: oneshot::Sender<Response<Arriving>>) {
             job.fill.decide(Verdict::Streaming(head));
             let (began, unheard_max) = (tokio::time::Instant::now(), worker.proxy.config.cache.abandoned_max.0);
             let streamed = stream(&worker, &job.fill, response.into_body(), keeper, unheard_max).await;
-            ended(&job, streamed, began).await;
+            ended(job, streamed, began).await;
         }
         Err(why) => {
             worker.counters.not_stored.one(why);
-            drop_stale(&job, why).await;
+            drop_stale(job, why).await;
             worker.proxy.unshared.remember(&job.fill.key, why);
             job.fill.decide(Verdict::Alone(why));
             let _ = alone.send(response);

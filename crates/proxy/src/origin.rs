@@ -155,7 +155,7 @@ impl Pools {
         loop {
             let before = sent();
             match tokio::time::timeout(self.limit, response.as_mut()).await {
-                Ok(Ok(response)) => return framed(response, asked.as_ref()),
+                Ok(Ok(response)) => return Ok(framed(response, asked.as_ref())?),
                 Ok(Err(why)) => return Err(why),
                 Err(_) if sent() == before => return Err(OriginFailure::ResponseTimeout.into()),
                 Err(_) => {}
@@ -223,16 +223,16 @@ impl Pools {
 }
 
 /// One meaning of where the body ends (RFC 9112 6.3), and no protocol but one of those that were `asked` for.
-fn framed(mut response: Response<Answering>, asked: Option<&HeaderValue>) -> Result<Response<Answering>, NoAnswer> {
+pub(crate) fn framed<B>(mut response: Response<B>, asked: Option<&HeaderValue>) -> Result<Response<B>, OriginFailure> {
     let headers = response.headers_mut();
     if headers.contains_key(header::TRANSFER_ENCODING) {
         if !target::is_chunked(headers) {
-            return Err(OriginFailure::Protocol.into());
+            return Err(OriginFailure::Protocol);
         }
         // The coding has it; the length may be an attempt to have the next hop see another end.
         headers.remove(header::CONTENT_LENGTH);
     }
     let is_fit = response.status() != StatusCode::SWITCHING_PROTOCOLS
         || asked.is_some_and(|asked| upgrade::is_to_one_of(asked, response.headers()));
-    if is_fit { Ok(response) } else { Err(OriginFailure::Protocol.into()) }
+    is_fit.then_some(response).ok_or(OriginFailure::Protocol)
 }

@@ -24,11 +24,8 @@ use http::{Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-pub(crate) use self::head::MOST_FIELDS;
-use self::{
-    framing::{Framing, Piece},
-    head::LONGEST_HEAD,
-};
+use self::framing::{Framing, Piece};
+pub(crate) use self::head::{LONGEST_HEAD, MOST_FIELDS};
 use crate::{
     origin_tls::{self, OriginStream},
     outgoing::{self, Interim, Outgoing},

@@ -30,7 +30,7 @@ use crate::{
     config::LimitsConfig,
     dial::{DialError, Guard, dial},
     multiplexed::{self, Multiplexed, Share, Unanswered},
-    origin_http1::{Connection, MOST_FIELDS},
+    origin_http1::{Connection, LONGEST_HEAD, MOST_FIELDS},
     origin_tls::{self, OriginStream, OriginTls},
     outgoing::{self, Interim, Outgoing},
     payload::{BadBody, Payload},
@@ -112,7 +112,7 @@ impl Pool {
     /// hyper, as strict and as patient as our own client.
     pub(crate) fn builder() -> http1::Builder {
         let mut http = http1::Builder::new();
-        http.max_buf_size(64 << 10)
+        http.max_buf_size(LONGEST_HEAD)
             .max_headers(MOST_FIELDS)
             // Folded lines become spaces (RFC 9112 5.2): there are still servers that send them.
             .allow_obsolete_multiline_headers_in_responses(true);

@@ -37,13 +37,14 @@ pub(crate) struct SliceJob {
 /// Starts fetching it; `arriving` is what has come of it already, asked for when that began.
 pub(crate) fn spawn(job: SliceJob, n: u64, fill: Arc<Fill>, arriving: Option<(Response<Arriving>, Arc<Begun>)>) {
     let ending = Ending::new(&job.worker, &job.target, &fill);
-    tokio::spawn(async move {
+    // Boxed: a task is moved several times before it runs.
+    tokio::spawn(Box::pin(async move {
         match arriving {
             Some((response, begun)) => came(&job, n, response, &fill, begun).await,
             None => ask(&job, n, &fill).await,
         }
         drop(ending);
-    });
+    }));
 }
 
 /// Asks for a slice of a version that is known.

@@ -13,7 +13,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::{
     key,
-    rules::validate::{self, text},
+    rules::{
+        directives::number,
+        validate::{self, text},
+    },
 };
 
 /// Shortest slice: what is longer than this is stored as a stream.
@@ -162,7 +165,6 @@ fn part<B: http_body::Body>(response: &Response<B>) -> Option<(Range<u64>, u64)>
     let value = response.headers().get(header::CONTENT_RANGE)?.to_str().ok()?;
     let (range, total) = value.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;
-    let number = |digits: &str| digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse::<u64>().ok())?;
     let (first, last, total) = (number(first)?, number(last)?, number(total)?);
     let len = response.body().size_hint().exact();
     let fits = first <= last && last < total && len.is_none_or(|len| len == last - first + 1);

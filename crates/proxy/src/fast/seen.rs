@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use httparse::Header;
 
-use crate::reason::Denied;
+use crate::{reason::Denied, rules::directives::number};
 
 /// Longest head; hyper is told the same.
 pub(crate) const LONGEST_HEAD: usize = 64 << 10;
@@ -203,6 +203,5 @@ impl<'a> Seen<'a> {
 /// Digits only, and not so large that adding a head's length could overflow.
 fn length(value: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(value).ok()?;
-    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    digits.then(|| text.parse().ok())?.filter(|n| *n < 1 << 62)
+    number(text).filter(|n| *n < 1 << 62)
 }

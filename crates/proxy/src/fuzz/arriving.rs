@@ -3,7 +3,7 @@
 use std::{future::poll_fn, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Response, StatusCode, Version, header, uri::PathAndQuery};
+use http::{HeaderMap, Method, Response, StatusCode, Version, uri::PathAndQuery};
 use http_body::{Body, Frame};
 use hyper::ext::ReasonPhrase;
 use hyper_util::rt::TokioIo;
@@ -14,12 +14,12 @@ use tokio::{
 };
 
 use crate::{
+    origin::framed,
     origin_http1::{Connection, framing::has_lone_lf},
     outgoing::{self, Interim, Outgoing},
     payload::Payload,
     pool::{self, Pool},
     reason::OriginFailure,
-    target,
 };
 
 /// The interim answers that came.
@@ -92,6 +92,7 @@ async fn ours(stream: DuplexStream, is_head: bool) -> Seen {
     let mut connection = Connection::new(stream);
     let (path, fields) = (PathAndQuery::from_static("/"), HeaderMap::new());
     let answer = connection.ask(&Outgoing::Bare(&method(is_head), &path, &fields), Some(&interim)).await;
+    let answer = answer.and_then(|response| framed(response, None));
     let is_answer = answer.is_ok();
     let mut seen = Seen::of(answer, &heard);
     seen.body = is_answer.then(Default::default);
@@ -114,14 +115,7 @@ async fn hypers(stream: DuplexStream, is_head: bool) -> Seen {
     tokio::spawn(connection);
     let answer = sender.try_send_request(request).await;
     let answer = answer.map_err(|failed| pool::failure(&failed.into_error()));
-    // What `Pools` makes of it.
-    let answer = answer.and_then(|response| {
-        let is_coded = response.headers().contains_key(header::TRANSFER_ENCODING);
-        let ends = is_head || matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        let is_fit = response.status() != StatusCode::SWITCHING_PROTOCOLS
-            && (ends || !is_coded || target::is_chunked(response.headers()));
-        is_fit.then_some(response).ok_or(OriginFailure::Protocol)
-    });
+    let answer = answer.and_then(|response| framed(response, None));
     let (answer, mut body) = match answer {
         Ok(response) => {
             let (parts, body) = response.into_parts();

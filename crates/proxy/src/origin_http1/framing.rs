@@ -6,7 +6,7 @@ use httparse::Status;
 use memchr::memchr_iter;
 
 use super::head::{self, Head, MOST_FIELDS};
-use crate::{reason::OriginFailure, target};
+use crate::{reason::OriginFailure, rules::directives::number, target};
 
 /// Bytes of all that stands beside the sizes of one body's chunks, and of its trailers.
 const MOST_BESIDE: usize = 16 << 10;
@@ -66,8 +66,7 @@ impl Framing {
         let mut length = None;
         for line in std::iter::once(first).chain(lengths) {
             for text in line.to_str().map_err(|_| OriginFailure::Protocol)?.split(',').map(str::trim) {
-                let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-                let said = is_number.then(|| text.parse::<u64>().ok()).flatten().ok_or(OriginFailure::Protocol)?;
+                let said = number(text).ok_or(OriginFailure::Protocol)?;
                 if *length.get_or_insert(said) != said {
                     return Err(OriginFailure::Protocol);
                 }
@@ -78,17 +77,19 @@ impl Framing {
 
     /// Takes the next of the body from the buffer.
     pub(super) fn next(&mut self, buffer: &mut BytesMut) -> Result<Piece, OriginFailure> {
-        let piece = match self {
-            Self::Over => Piece::End,
-            Self::UntilClose if buffer.is_empty() => Piece::More(u64::MAX),
-            Self::UntilClose => Piece::Data(buffer.split().freeze()),
-            Self::Length(left) if buffer.is_empty() => Piece::More(*left),
-            Self::Length(left) => Piece::Data(data(buffer, left)),
-            Self::Chunked(chunked) => chunked.next(buffer)?,
+        let (piece, is_over) = match self {
+            Self::Over => (Piece::End, true),
+            Self::UntilClose if buffer.is_empty() => (Piece::More(u64::MAX), false),
+            Self::UntilClose => (Piece::Data(buffer.split().freeze()), false),
+            Self::Length(left) if buffer.is_empty() => (Piece::More(*left), false),
+            Self::Length(left) => (Piece::Data(data(buffer, left)), *left == 0),
+            Self::Chunked(chunked) => {
+                let piece = chunked.next(buffer)?;
+                let is_over = matches!(piece, Piece::End | Piece::Trailers(_));
+                (piece, is_over)
+            }
         };
-        if matches!(self, Self::Length(0))
-            || matches!((&self, &piece), (Self::Chunked(_), Piece::End | Piece::Trailers(_)))
-        {
+        if is_over {
             *self = Self::Over;
         }
         Ok(piece)
@@ -131,6 +132,10 @@ impl Chunked {
                     [] | [b'\r'] => return Ok(Piece::More(0)),
                     _ => return Err(OriginFailure::Protocol),
                 },
+                At::Trailers if buffer.starts_with(b"\r\n") => {
+                    buffer.advance(2);
+                    return Ok(Piece::End);
+                }
                 At::Trailers => return self.trailers(buffer),
             }
         }
@@ -167,6 +172,6 @@ impl Chunked {
             return Err(OriginFailure::Protocol);
         }
         buffer.advance(len);
-        Ok(if fields.is_empty() { Piece::End } else { Piece::Trailers(fields) })
+        Ok(Piece::Trailers(fields))
     }
 }

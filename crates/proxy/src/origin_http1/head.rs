@@ -11,7 +11,7 @@ use memchr::memchr;
 use crate::{outgoing::Outgoing, reason::OriginFailure, upgrade};
 
 /// Bytes of an answer's head.
-pub(super) const LONGEST_HEAD: usize = 64 << 10;
+pub(crate) const LONGEST_HEAD: usize = 64 << 10;
 
 /// More than any sane answer has; their bytes have a limit of their own.
 pub(crate) const MOST_FIELDS: usize = 512;

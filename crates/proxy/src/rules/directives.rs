@@ -42,6 +42,11 @@ pub(crate) struct ResponseDirectives {
 
 const LONGEST: u64 = (1 << 31) * 1000;
 
+/// A number of digits alone, if it is not too large.
+pub(crate) fn number(digits: &str) -> Option<u64> {
+    digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
 /// Seconds as text, in milliseconds.
 fn millis(argument: Option<&str>) -> u64 {
     let text = argument.unwrap_or("").trim();
