@@ -77,6 +77,16 @@ impl FaultyDevice {
         self.shared.state.lock().crash(self.shared.inner.as_ref())
     }
 
+    /// The power of all of these fails at the same moment, as that of one machine: of a store that runs meanwhile, none
+    /// sees another one fail and has time to note it.
+    ///
+    /// # Errors
+    /// Any error of the inner devices.
+    pub fn crash_all(devices: &[Arc<Self>]) -> io::Result<()> {
+        let mut states: Vec<_> = devices.iter().map(|device| device.shared.state.lock()).collect();
+        devices.iter().zip(&mut states).try_for_each(|(device, state)| state.crash(&*device.shared.inner).map(drop))
+    }
+
     /// Whether the device has crashed and was not revived.
     #[must_use]
     pub fn is_crashed(&self) -> bool {

@@ -29,7 +29,7 @@ fn pins(store: &Store) -> Pins {
 }
 
 fn crash(store: Store, devices: &[Arc<FaultyDevice>]) {
-    devices.iter().for_each(|device| assert!(device.crash().is_ok()));
+    FaultyDevice::crash_all(devices).unwrap();
     kill(store);
     devices.iter().for_each(|device| device.revive().unwrap());
 }

@@ -239,7 +239,7 @@ fn after_a_crash_reading_only_finds_what_opening_for_writing_finds() {
             }
             (0..200).filter(|i| i % 7 == u64::from(version)).for_each(|i| assert!(store.delete(&key(i)).unwrap()));
         }
-        devices.iter().for_each(|device| assert!(device.crash().is_ok()));
+        FaultyDevice::crash_all(&devices).unwrap();
         kill(store);
         devices.iter().for_each(|device| device.revive().unwrap());
         for read_only in [true, false] {

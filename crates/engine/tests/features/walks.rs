@@ -199,7 +199,7 @@ fn what_left_before_a_checkpoint_stays_away_after_a_crash() {
         if is_checkpointed {
             store.checkpoint().unwrap();
         }
-        devices.iter().for_each(|device| assert!(device.crash().is_ok()));
+        FaultyDevice::crash_all(&devices).unwrap();
         kill(store);
         devices.iter().for_each(|device| device.revive().unwrap());
         let store = Store::open(on(&devices, "picaflor")).unwrap();
