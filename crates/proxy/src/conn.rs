@@ -67,7 +67,7 @@ pub(crate) struct Conn {
     phase: AtomicU8,
     since: AtomicU32,
     response_done: AtomicBool,
-    hyper_for_good: AtomicBool,
+    is_last: AtomicBool,
     /// Bytes that the socket has taken.
     taken: AtomicU64,
     /// For how many seconds there has always been more for it, and what it had taken before them.
@@ -95,7 +95,7 @@ impl Conn {
             phase: AtomicU8::new(Phase::Idle as u8),
             since: AtomicU32::new(tick),
             response_done: AtomicBool::new(true),
-            hyper_for_good: AtomicBool::new(false),
+            is_last: AtomicBool::new(false),
             taken: AtomicU64::new(0),
             full: AtomicU32::new(0),
             taken_before: AtomicU64::new(0),
@@ -212,13 +212,13 @@ impl Conn {
         self.response_done.load(Relaxed)
     }
 
-    /// The heads of later requests will not be looked at under hyper.
-    pub(crate) fn leave_to_hyper(&self) {
-        self.hyper_for_good.store(true, Relaxed);
+    /// The heads of later requests will not be looked at.
+    pub(crate) fn make_last(&self) {
+        self.is_last.store(true, Relaxed);
     }
 
-    /// Whether the connection should end with this response, so that every head is looked at.
+    /// Whether the connection is to end with this response, so that every head is looked at.
     pub(crate) fn is_last(&self) -> bool {
-        self.hyper_for_good.load(Relaxed)
+        self.is_last.load(Relaxed)
     }
 }

@@ -22,9 +22,11 @@
 //! Both sides parse with `httparse`, so they cannot disagree about where a head ends.
 
 mod answer;
+mod deliver;
 mod hit;
 mod interim;
 mod refuse;
+pub(crate) mod request;
 pub(crate) mod seen;
 mod socket;
 
@@ -36,15 +38,20 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use http::Version;
 use httparse::Header;
 use parking_lot::Mutex;
 use picaflor::{Object, TryGet};
 use tokio::io::AsyncWrite;
 
-pub(crate) use self::socket::FastIo;
+pub(crate) use self::{
+    deliver::{To, deliver},
+    request::SlowRequest,
+    socket::FastIo,
+};
 use self::{
     hit::FastHit,
-    seen::{Judged, LONGEST_HEAD, MOST_FIELDS, Plain, hyper_takes, judge, lower_version},
+    seen::{Judged, LONGEST_HEAD, MOST_FIELDS, Plain, judge, lower_version},
     socket::{Step, Turn},
 };
 use crate::{
@@ -68,15 +75,6 @@ enum Found {
     Hit(FastHit),
     OnDevice,
     Nothing,
-}
-
-/// What is not answered here is hyper's, if that takes it.
-fn leave(plain: &Plain<'_, '_>) -> Step {
-    match plain {
-        _ if !hyper_takes(plain.target) => Step::Refused(Denied::BadTarget),
-        Plain { is_old: true, .. } => Step::ForHyperForGood,
-        Plain { len, .. } => Step::ForHyper(*len as u64),
-    }
 }
 
 impl FastIo {
@@ -111,7 +109,16 @@ impl FastIo {
                 self.reading = Some(Box::pin(self.worker.proxy.store.get_async(&self.key)));
                 Step::Reading
             }
-            Found::Nothing => leave(&plain),
+            Found::Nothing => self.leave(&plain, bytes),
+        }
+    }
+
+    /// Leaves a request, with whose head the bytes begin, to the slow path.
+    fn leave(&mut self, plain: &Plain<'_, '_>, bytes: &[u8]) -> Step {
+        self.slow = request::of(plain, bytes);
+        match self.slow {
+            Some(_) => Step::ForSlow { len: plain.len, is_last: plain.is_last },
+            None => Step::Refused(Denied::BadTarget),
         }
     }
 
@@ -191,20 +198,24 @@ impl FastIo {
         plain_key(&mut self.key, plain, side)
     }
 
-    /// Answers from what the device had, or leaves the request to hyper.
+    /// Answers from what the device had, or leaves the request to the slow path.
     fn poll_reading(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(reading) = &mut self.reading else { return Poll::Ready(()) };
         let object = ready!(reading.as_mut().poll(cx));
         self.reading = None;
         let buffer = mem::take(&mut self.buffer);
         let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; MOST_FIELDS];
-        let step = match judge(&buffer[self.start..self.end], &mut fields) {
+        let bytes = &buffer[self.start..self.end];
+        let step = match judge(bytes, &mut fields) {
             Judged::Plain(plain) => {
                 let hit = object.ok().flatten().and_then(|object| match &*object.decoded(decode) {
                     Stored::Response(head) => self.hit(&self.key, object, head, &plain),
                     _ => None,
                 });
-                hit.map_or_else(|| leave(&plain), |hit| self.answer(&hit, Outcome::HitDevice, &plain))
+                match hit {
+                    Some(hit) => self.answer(&hit, Outcome::HitDevice, &plain),
+                    None => self.leave(&plain, bytes),
+                }
             }
             // It was one when the reading began, and nothing has been taken since.
             _ => Step::Refused(Denied::Malformed),
@@ -244,9 +255,10 @@ impl FastIo {
             Step::Refused(why) => self.refuse(why),
             Step::ForHyper(n) => self.hand_over(n, Turn::Hyper),
             Step::ForHyperForGood => {
-                self.conn.leave_to_hyper();
+                self.conn.make_last();
                 self.hand_over(u64::MAX, Turn::HyperForGood);
             }
+            Step::ForSlow { len, is_last } => self.take_request(len, is_last),
         }
         true
     }
@@ -256,6 +268,20 @@ impl FastIo {
         (self.turn, self.hyper_idle) = (turn, false);
         self.ahead.begin(turn == Turn::Hyper);
         self.conn.begin_response();
+        self.conn.enter(Phase::Busy, self.tick());
+    }
+
+    fn take_request(&mut self, len: usize, is_last: bool) {
+        self.start += len;
+        if is_last {
+            self.conn.make_last();
+        }
+        if self.start == self.end {
+            self.give_buffer();
+        }
+        let is_old = self.slow.as_ref().is_some_and(|request| request.version() == Version::HTTP_10);
+        self.turn = Turn::Slow;
+        self.ahead.begin(!is_old);
         self.conn.enter(Phase::Busy, self.tick());
     }
 
@@ -273,14 +299,14 @@ impl FastIo {
 }
 
 impl FastIo {
-    /// Answers what is answered here, until there is something for hyper: bytes, or the end.
+    /// Answers what is answered here, until there is something for hyper, bytes or the end, or for the slow path.
     pub(crate) fn poll_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         for _ in 0..TURN {
             ready!(self.poll_reading(cx));
             // Also of what was read just now: the next answer begins behind it.
             ready!(self.poll_out_if_any(cx))?;
             let unread = self.end - self.start;
-            if unread > 0 && self.granted > 0 {
+            if self.turn == Turn::Slow || (unread > 0 && self.granted > 0) {
                 return Poll::Ready(Ok(()));
             }
             if unread > 0 && self.turn == Turn::Ours {
@@ -306,9 +332,19 @@ impl FastIo {
         Poll::Pending
     }
 
+    /// The request that was left to the slow path.
+    pub(crate) fn take_slow(&mut self) -> Option<SlowRequest> {
+        self.slow.take()
+    }
+
+    /// Whether a request was sent ahead.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.start < self.end
+    }
+
     /// Whether there is a request for hyper, or the rest of one.
     pub(crate) fn is_hypers(&self) -> bool {
-        self.turn != Turn::Ours
+        matches!(self.turn, Turn::Hyper | Turn::HyperForGood)
     }
 
     /// Whether hyper has nothing to do before the next request is handed to it.
@@ -327,7 +363,7 @@ impl hyper::rt::Read for Hypers {
         mut to: hyper::rt::ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let io = &mut *self.0.lock();
-        if io.turn == Turn::Ours {
+        if !io.is_hypers() {
             // It is dropped now: no wake is due to it.
             io.hyper_idle = true;
             return Poll::Pending;
@@ -420,12 +456,6 @@ pub(crate) fn plain_key(
         (conn.may_forward && forward && !origins.names(named)).then_some(())
     } else {
         origins.of(named).map(|_| ())
-    }
-}
-
-impl FastIo {
-    fn poll_out_if_any(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.is_all_out() { Poll::Ready(Ok(())) } else { self.poll_out(cx) }
     }
 }
 

@@ -195,12 +195,16 @@ pub(crate) fn encode(status: StatusCode, fields: &HeaderMap, note: &Note<'_>, bo
         if matches!(*name, header::CONTENT_LENGTH | header::AGE) {
             continue;
         }
-        out.extend_from_slice(name.as_str().as_bytes());
-        out.extend_from_slice(b": ");
-        out.extend_from_slice(value.as_bytes());
-        out.extend_from_slice(b"\r\n");
+        push_line(&mut out, name.as_str().as_bytes(), value.as_bytes());
     }
     out
+}
+
+/// Appends a field as it is sent.
+pub(crate) fn push_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for part in [name, b": ", value, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
 }
 
 /// The metadata of a response as they are once its policy has come to this end, under this number of the sequence.

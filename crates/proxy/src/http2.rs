@@ -113,7 +113,7 @@ impl Service<Request<Incoming>> for Http2 {
             let head_only = request.method() == Method::HEAD;
             // Nothing can be said ahead.
             let interim = Arc::new(|_, _: &HeaderMap| {});
-            let answer = life::serve(worker, conn, counted, interim, request, refused).await;
+            let answer = life::serve(worker, conn, counted, interim, Box::new(request.map(Some)), refused).await;
             if head_only || http_body::Body::is_end_stream(answer.body()) {
                 open.is_answered.store(true, Relaxed);
             }

@@ -44,13 +44,13 @@ pub(crate) async fn serve(
     conn: Arc<Conn>,
     held: Held,
     interim: Interim,
-    request: Request<Incoming>,
+    request: Box<Request<Option<Incoming>>>,
     refused: Option<Denied>,
 ) -> Response<Body> {
     let start = Instant::now();
     let is_http2 = request.version() == Version::HTTP_2;
     let record = worker.proxy.log.on().then(|| record(&request, start));
-    let answer = answer(&worker, &conn, interim, Box::new(request), refused).await;
+    let answer = answer(&worker, &conn, interim, request, refused).await;
     worker.counters.head_after(start.elapsed());
     worker.counters.outcomes.one(answer.outcome);
     let mut record = record.map(|mut record| {
@@ -79,7 +79,7 @@ pub(crate) async fn serve(
     Response::from_parts(parts, Body::new(answer.kind, guard))
 }
 
-fn record(request: &Request<Incoming>, start: Instant) -> Box<Record> {
+fn record(request: &Request<Option<Incoming>>, start: Instant) -> Box<Record> {
     let field = |name| {
         let value: Option<&HeaderValue> = request.headers().get(name);
         String::from_utf8_lossy(value.map_or(b"", HeaderValue::as_bytes)).into_owned()
@@ -105,7 +105,7 @@ async fn answer(
     worker: &Arc<Worker>,
     conn: &Arc<Conn>,
     interim: Interim,
-    request: Box<Request<Incoming>>,
+    request: Box<Request<Option<Incoming>>>,
     refused: Option<Denied>,
 ) -> Answer {
     if request.method() == Method::OPTIONS && request.uri() == "*" && refused.is_none() {
@@ -141,7 +141,7 @@ async fn ruled(
     conn: &Arc<Conn>,
     target: Target,
     interim: Interim,
-    mut request: Box<Request<Incoming>>,
+    mut request: Box<Request<Option<Incoming>>>,
 ) -> Answer {
     let wanted = upgrade::Wanted::of(&mut request, &target);
     if wanted.is_none() && upgrade::is_extended(&request) {
@@ -151,7 +151,7 @@ async fn ruled(
     // What is not needed further on has no room while it waits.
     let (ask, bypass, client, body) = {
         let (parts, body) = request.into_parts();
-        let bypass = bypass(&parts, &target, &body);
+        let bypass = bypass(&parts, &target, body.as_ref());
         let client = target.action.esi.then(|| esi::Client::new(conn, &parts.headers));
         (Ask::new(worker, conn, target, interim, parts), bypass, client, body)
     };
@@ -197,7 +197,7 @@ async fn user(
 }
 
 /// `None` is a tunnel.
-fn check(worker: &Worker, conn: &Conn, request: &Request<Incoming>) -> Result<Option<Target>, Denied> {
+fn check(worker: &Worker, conn: &Conn, request: &Request<Option<Incoming>>) -> Result<Option<Target>, Denied> {
     let proxy = &worker.proxy;
     target::method(request.method())?;
     if came_through(request.headers(), &proxy.pseudonym) {
@@ -218,11 +218,11 @@ fn came_through(headers: &HeaderMap, pseudonym: &str) -> bool {
 }
 
 /// Why the store is not asked.
-fn bypass(request: &Parts, target: &Target, body: &Incoming) -> Option<Bypass> {
+fn bypass(request: &Parts, target: &Target, body: Option<&Incoming>) -> Option<Bypass> {
     if !matches!(request.method, Method::GET | Method::HEAD) {
         return Some(Bypass::Method);
     }
-    if !http_body::Body::is_end_stream(body) {
+    if body.is_some_and(|body| !http_body::Body::is_end_stream(body)) {
         return Some(Bypass::RequestBody);
     }
     if target.is_disputed {

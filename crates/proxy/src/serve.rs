@@ -3,12 +3,14 @@
 
 use std::{
     future::poll_fn,
+    io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
+use http::{Method, Version};
 use hyper::{body::Incoming, rt::Write, server::conn::http1, service::Service};
 use parking_lot::Mutex;
 use tokio::{io::AsyncReadExt, net::TcpStream, sync::watch};
@@ -17,7 +19,7 @@ use crate::{
     body::Body,
     conn::{Client, Conn, Phase},
     connections::Left,
-    fast::{FastIo, Hypers},
+    fast::{self, FastIo, Hypers, SlowRequest, To},
     front::{self, Beginning, Told},
     http2, life,
     lifecycle::{LAST_REQUESTS, Stop},
@@ -40,8 +42,23 @@ impl Service<http::Request<Incoming>> for Serve {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn call(&self, request: http::Request<Incoming>) -> Self::Future {
-        let Self { worker, conn, left, io } = self.clone();
-        Box::pin(async move { Ok(life::serve(worker, conn, left, FastIo::interim(&io), request, None).await) })
+        let (service, request) = (self.clone(), Box::new(request.map(Some)));
+        Box::pin(async move { Ok(service.serve(request).await) })
+    }
+}
+
+impl Serve {
+    async fn serve(self, request: SlowRequest) -> http::Response<Body> {
+        let interim = FastIo::interim(&self.io);
+        life::serve(self.worker, self.conn, self.left, interim, request, None).await
+    }
+
+    /// Answers a request without hyper. The connection is over where this fails.
+    async fn answer(self, request: SlowRequest) -> io::Result<()> {
+        let to = To { is_head: request.method() == Method::HEAD, is_old: request.version() == Version::HTTP_10 };
+        let io = self.io.clone();
+        let response = self.serve(request).await;
+        fast::deliver(&io, response, to).await
     }
 }
 
@@ -136,10 +153,13 @@ async fn read_header(tcp: &mut TcpStream) -> Option<Option<Told>> {
     }
 }
 
-/// A connection: the fast path, and hyper for what that does not answer.
+/// A connection: the fast path, the slow path for what that does not answer, and hyper for requests with a body and
+/// what may change the connection.
 struct Served {
     io: Arc<Mutex<FastIo>>,
     service: Serve,
+    /// There from a request that needs no hyper to the end of the answer.
+    slow: Option<Pin<Box<dyn Future<Output = io::Result<()>> + Send>>>,
     /// There, with its buffers, from a request that needs it to the end of the answer.
     hyper: Option<Pin<Box<http1::UpgradeableConnection<Hypers, Serve>>>>,
 }
@@ -148,6 +168,17 @@ impl Served {
     /// Answers until the connection is over.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
+            if let Some(slow) = &mut self.slow {
+                if ready!(slow.as_mut().poll(context)).is_err() {
+                    return Poll::Ready(());
+                }
+                self.slow = None;
+                if self.io.lock().has_unread() {
+                    // Others have their turn before what was sent ahead.
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+            }
             if let Some(hyper) = &mut self.hyper {
                 if hyper.as_mut().poll(context).is_ready() {
                     return Poll::Ready(());
@@ -159,6 +190,11 @@ impl Served {
             }
             if ready!(self.io.lock().poll_own(context)).is_err() {
                 return Poll::Ready(());
+            }
+            let slow = self.io.lock().take_slow();
+            if let Some(request) = slow {
+                self.slow = Some(Box::pin(self.service.clone().answer(request)));
+                continue;
             }
             if !self.io.lock().is_hypers() {
                 return self.poll_close(context);
@@ -180,6 +216,11 @@ impl Served {
 
     /// Ends it with what is being answered.
     async fn end(mut self) {
+        if let Some(slow) = self.slow.take()
+            && slow.await.is_err()
+        {
+            return;
+        }
         if let Some(mut hyper) = self.hyper.take() {
             hyper.as_mut().graceful_shutdown();
             let _ = hyper.await;
@@ -200,7 +241,7 @@ pub(crate) async fn serve(
     let busy = conn.clone();
     let io = Arc::new(Mutex::new(FastIo::new(stream, worker.clone(), conn.clone())));
     let service = Serve { worker, conn, left, io: io.clone() };
-    let mut served = Served { io, service, hyper: None };
+    let mut served = Served { io, service, slow: None, hyper: None };
     let told = stopped.clone();
     let mut stop = std::pin::pin!(async {
         let _ = stopped.wait_for(|stop| *stop == Stop::All).await;

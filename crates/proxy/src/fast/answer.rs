@@ -21,7 +21,7 @@ use crate::{clock::unix_millis, conn::Phase, head::Head, log::Line, reason::Outc
 
 /// A body up to here is laid behind its head and both are sent from one place: of a short one that costs less than
 /// having the kernel gather two.
-const SHORT: usize = 8 << 10;
+pub(super) const SHORT: usize = 8 << 10;
 
 thread_local! {
     /// Where a worker puts answers together. One for all its connections stays in the processor's cache, and those
@@ -99,7 +99,12 @@ impl FastIo {
         self.out.is_empty() && self.io.is_flushed()
     }
 
-    /// Writes what is left of our own answer.
+    /// Writes what is left of our own answer, if anything is.
+    pub(super) fn poll_out_if_any(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_all_out() { Poll::Ready(Ok(())) } else { self.poll_out(cx) }
+    }
+
+    /// Writes it.
     pub(super) fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.out.is_empty() {
             let n = ready!(match self.out.rest_of_file() {

@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 
 use super::socket::{FastIo, Out};
-use crate::outgoing::Interim;
+use crate::{head::push_line, outgoing::Interim};
 
 /// Most bytes of one.
 const LONGEST: usize = 16 << 10;
@@ -30,10 +30,7 @@ impl FastIo {
         }
         let mut head = format!("HTTP/1.1 {status}\r\n").into_bytes();
         for (name, value) in fields {
-            head.extend_from_slice(name.as_str().as_bytes());
-            head.extend_from_slice(b": ");
-            head.extend_from_slice(value.as_bytes());
-            head.extend_from_slice(b"\r\n");
+            push_line(&mut head, name.as_str().as_bytes(), value.as_bytes());
         }
         head.extend_from_slice(b"\r\n");
         if head.len() > LONGEST {

@@ -2,18 +2,21 @@
 //! log.
 
 use std::{
-    io::{self, Write},
+    io,
     pin::Pin,
     task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
+use http::{HeaderValue, header};
 use tokio::io::AsyncWrite;
 
-use super::socket::FastIo;
+use super::{
+    deliver::{To, encode},
+    socket::{FastIo, Out},
+};
 use crate::{
     body::Kind,
-    clock::date,
     clock::unix_millis,
     conn::Phase,
     log::Line,
@@ -24,23 +27,13 @@ use crate::{
 impl FastIo {
     /// Answers what is in the buffer with a refusal and reads no further.
     pub(super) fn refuse(&mut self, why: Denied) {
-        let answer = denied(why);
+        let mut answer = denied(why);
         let status = answer.parts.status;
-        let out = &mut self.out;
-        out.at = 0;
-        out.head.clear();
-        // Writing to memory does not fail.
-        let _ = write!(out.head, "HTTP/1.1 {status}\r\n");
-        for (name, value) in &answer.parts.headers {
-            out.head.extend_from_slice(name.as_str().as_bytes());
-            out.head.extend_from_slice(b": ");
-            out.head.extend_from_slice(value.as_bytes());
-            out.head.extend_from_slice(b"\r\n");
-        }
-        out.head.extend_from_slice(b"date: ");
-        out.head.extend_from_slice(date(unix_millis()).as_bytes());
-        out.head.extend_from_slice(b"\r\nconnection: close\r\n\r\n");
-        out.body = if let Kind::Full(text) = answer.kind { text } else { Bytes::new() };
+        answer.parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        let body = if let Kind::Full(text) = answer.kind { text } else { Bytes::new() };
+        let mut head = Vec::new();
+        encode(&mut head, &answer.parts, To::default(), Some(body.len() as u64));
+        self.out = Out { head, body, ..Out::default() };
         let counters = &self.worker.counters;
         counters.outcomes.one(Outcome::Denied);
         counters.denials.one(why);

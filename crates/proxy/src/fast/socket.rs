@@ -15,6 +15,7 @@ use bytes::Bytes;
 use picaflor::Object;
 use tokio::io::{AsyncRead, ReadBuf};
 
+use super::request::SlowRequest;
 use crate::{conn::Conn, proxy::Worker, reason::Denied, stream::Stream};
 
 const BUFFER: usize = 8 << 10;
@@ -39,6 +40,8 @@ pub(super) enum Step {
     ForHyper(u64),
     /// hyper is to have everything from here on.
     ForHyperForGood,
+    /// A request of that many bytes is for the slow path, and perhaps the last one.
+    ForSlow { len: usize, is_last: bool },
     /// What hyper would refuse without a word is refused here, with a reason; the connection ends.
     Refused(Denied),
 }
@@ -51,6 +54,8 @@ pub(super) enum Turn {
     Hyper,
     /// hyper has the connection.
     HyperForGood,
+    /// The slow path has one request, without hyper.
+    Slow,
 }
 
 /// What the socket has not taken.
@@ -58,7 +63,9 @@ pub(super) enum Turn {
 pub(super) struct Out {
     pub(super) head: Vec<u8>,
     pub(super) body: Bytes,
-    /// What comes behind the two.
+    /// Behind the body: the end of its chunk.
+    pub(super) tail: &'static [u8],
+    /// What comes behind head and body instead.
     pub(super) file: Option<(Arc<File>, Range<usize>)>,
     pub(super) at: usize,
 }
@@ -66,7 +73,7 @@ pub(super) struct Out {
 impl Out {
     pub(super) fn is_empty(&self) -> bool {
         let file = self.file.as_ref().map_or(0, |(_, part)| part.len());
-        self.at == self.head.len() + self.body.len() + file
+        self.at == self.head.len() + self.body.len() + self.tail.len() + file
     }
 
     /// The file, and what is still to be sent of it, if that comes next.
@@ -76,10 +83,13 @@ impl Out {
         Some((file, part.start + sent..part.end))
     }
 
-    pub(super) fn slices(&self) -> [IoSlice<'_>; 2] {
-        let head = &self.head[self.at.min(self.head.len())..];
-        let body = &self.body[self.at.saturating_sub(self.head.len())..];
-        [IoSlice::new(head), IoSlice::new(body)]
+    pub(super) fn slices(&self) -> [IoSlice<'_>; 3] {
+        let mut sent = self.at;
+        [&self.head, &*self.body, self.tail].map(|part| {
+            let gone = sent.min(part.len());
+            sent -= gone;
+            IoSlice::new(&part[gone..])
+        })
     }
 }
 
@@ -131,6 +141,8 @@ pub(crate) struct FastIo {
     /// hyper has asked for the next head: it is between two requests, and holds nothing that is still needed.
     pub(super) hyper_idle: bool,
     pub(super) ahead: Ahead,
+    /// What it is to take.
+    pub(super) slow: Option<SlowRequest>,
 }
 
 impl FastIo {
@@ -152,11 +164,18 @@ impl FastIo {
             ends: 0,
             hyper_idle: false,
             ahead: Ahead::default(),
+            slow: None,
         }
     }
 
     pub(super) fn tick(&self) -> u32 {
         self.worker.clock.tick()
+    }
+
+    /// Leaves the buffer, of which nothing is needed, to the next connection that reads.
+    pub(super) fn give_buffer(&mut self) {
+        (self.start, self.end) = (0, 0);
+        SPARE.set((mem::take(&mut self.buffer), mem::take(&mut self.key)));
     }
 
     /// Reads more behind what is there.
@@ -180,7 +199,7 @@ impl FastIo {
         let polled = Pin::new(&mut self.io).poll_read(cx, &mut room);
         let n = room.filled().len();
         if polled.is_pending() && self.end == 0 {
-            SPARE.set((mem::take(&mut self.buffer), mem::take(&mut self.key)));
+            self.give_buffer();
         }
         ready!(polled)?;
         self.end += n;

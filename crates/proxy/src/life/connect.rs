@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Answers a CONNECT.
-pub(super) async fn connect(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Request<Incoming>) -> Answer {
+pub(super) async fn connect(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Request<Option<Incoming>>) -> Answer {
     let refuse = |why: Denied| {
         worker.counters.denials.one(why);
         denied(why)

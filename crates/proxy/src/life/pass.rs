@@ -25,21 +25,21 @@ use crate::{
 
 impl Ask {
     /// With the client's body.
-    pub(crate) async fn pass(self, body: Incoming, why: Bypass) -> Answer {
+    pub(crate) async fn pass(self, body: Option<Incoming>, why: Bypass) -> Answer {
         self.worker.counters.bypasses.one(why);
         let limits = &self.worker.proxy.config.limits;
         let room = limits.upload_max.map_or(u64::MAX, |max| max.0);
-        if http_body::Body::size_hint(&body).lower() > room {
+        if body.as_ref().is_some_and(|body| http_body::Body::size_hint(body).lower() > room) {
             self.worker.counters.denials.one(Denied::UploadTooLong);
             return denied(Denied::UploadTooLong);
         }
-        let payload = Payload::Client {
+        let payload = body.map_or(Payload::None, |body| Payload::Client {
             body,
             pieces: Arc::default(),
             room,
             pace: Pace::new(limits.upload_rate, limits.rate_window),
             spoiled: Arc::default(),
-        };
+        });
         let request = outgoing::request(&self.target.path, &self.method, self.outgoing(), payload);
         let ask = Arc::new(self);
         let result = if rules::is_unsafe(&ask.method) {

@@ -31,17 +31,17 @@ pub(super) struct Wanted {
 }
 
 /// Whether it is an extended CONNECT.
-pub(super) fn is_extended(request: &Request<Incoming>) -> bool {
+pub(super) fn is_extended(request: &Request<Option<Incoming>>) -> bool {
     request.extensions().get::<Protocol>().is_some()
 }
 
 impl Wanted {
     /// What `request` wants; `None` if it is a request like others.
-    pub(super) fn of(request: &mut Request<Incoming>, target: &Target) -> Option<Self> {
+    pub(super) fn of(request: &mut Request<Option<Incoming>>, target: &Target) -> Option<Self> {
         let is_extended = is_extended(request);
         let can_be = request.method() == Method::GET
             && (request.version() == Version::HTTP_11 || is_extended)
-            && http_body::Body::is_end_stream(request.body())
+            && request.body().as_ref().is_none_or(http_body::Body::is_end_stream)
             && target.side.is_for_origin();
         let protocols = upgrade::wanted(request.headers(), target.action.upgrade.as_deref()).filter(|_| can_be)?;
         Some(Self { protocols, client: hyper::upgrade::on(request), is_extended })

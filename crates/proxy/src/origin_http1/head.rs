@@ -8,7 +8,7 @@ use httparse::{Header, ParserConfig, Status};
 use hyper::ext::ReasonPhrase;
 use memchr::memchr;
 
-use crate::{outgoing::Outgoing, reason::OriginFailure, upgrade};
+use crate::{head::push_line, outgoing::Outgoing, reason::OriginFailure, upgrade};
 
 /// Bytes of an answer's head.
 pub(crate) const LONGEST_HEAD: usize = 64 << 10;
@@ -35,9 +35,7 @@ pub(super) fn encode(request: &Outgoing<'_>) -> (Vec<u8>, bool) {
         wire.extend_from_slice(part.as_bytes());
     }
     for (name, value) in headers {
-        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-            wire.extend_from_slice(part);
-        }
+        push_line(&mut wire, name.as_str().as_bytes(), value.as_bytes());
     }
     wire.extend_from_slice(b"\r\n");
     (wire, method == Method::HEAD)
