@@ -10,7 +10,7 @@
 //! It runs on its own, so no client that leaves can end it; only when all have left, and much is still to come, does
 //! it stop. Whatever happens, the verdict is given and the fill is ended: no request waits for ever.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, mem, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use tokio::sync::oneshot;
@@ -49,7 +49,7 @@ pub(crate) struct Job {
     /// The first request's end-to-end fields, without its conditions and ranges, with what we add.
     pub(crate) request: HeaderMap,
     /// Its fields without what we add: `Vary` selects by these, for these are what later requests are compared by.
-    pub(crate) client: HeaderMap,
+    pub(crate) client: Arc<HeaderMap>,
     /// What is stored and needs confirmation.
     pub(crate) stale: Option<Hit>,
     pub(crate) fill: Arc<Fill>,
@@ -120,7 +120,7 @@ async fn run(job: &Job, alone: oneshot::Sender<Response<Arriving>>) {
         None => arrived(job, result).map(|response| (response, sent)),
         Some(_) => Box::pin(part_or_whole(job, result, sent, &begun)).await,
     };
-    let Some((response, sent)) = told else { return };
+    let Some((mut response, sent)) = told else { return };
     if job.stale.is_some() && rules::is_server_error(response.status()) {
         job.fill.decide(Verdict::ServerError);
         let _ = alone.send(response);
@@ -132,7 +132,7 @@ async fn run(job: &Job, alone: oneshot::Sender<Response<Arriving>>) {
         let _ = alone.send(response);
         return;
     }
-    match prepare(job, &response, None, &begun, sent).await {
+    match prepare(job, &mut response, None, &begun, sent).await {
         Ok(keeper) => {
             let head = keeper.head().clone();
             if !keeper.is_on() {
@@ -189,7 +189,7 @@ async fn part_or_whole(
             }
             Came::Part(total) => {
                 let cut = Some((asked.size, total));
-                if let Ok(keeper) = Box::pin(prepare(job, &response, cut, begun, sent)).await
+                if let Ok(keeper) = Box::pin(prepare(job, &mut response, cut, begun, sent)).await
                     && keeper.is_on()
                 {
                     Box::pin(sliced(job, response, keeper, &asked, begun.clone())).await;
@@ -279,23 +279,23 @@ async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, begun: &Beg
     }
 }
 
-/// Whether and how the response is stored; if it is `cut`, a part of a whole, the head of that: bytes of a slice, and
-/// of the whole.
+/// Whether and how the response is stored: then its fields are taken. If it is `cut`, a part of a whole, the head of
+/// that is: bytes of a slice, and of the whole.
 async fn prepare(
     job: &Job,
-    response: &Response<Arriving>,
+    response: &mut Response<Arriving>,
     cut: Option<(u64, u64)>,
     begun: &Arc<Begun>,
     sent: u64,
 ) -> Result<Keeper, NotStored> {
     let proxy = &job.worker.proxy;
     let received = unix_millis();
-    let mut fields = response.headers().clone();
+    let mut fields = Cow::Borrowed(response.headers());
     let (mut status, mut len) = (response.status(), http_body::Body::size_hint(response.body()).exact());
     if let Some((_, total)) = cut {
         // These are of the part that came.
         for name in ["content-range", "content-digest", "content-md5"] {
-            fields.remove(name);
+            fields.to_mut().remove(name);
         }
         (status, len) = (StatusCode::OK, Some(total));
     }
@@ -337,6 +337,10 @@ async fn prepare(
         };
         let hash = key::variant_hash(index.nonce, values.iter().map(Vec::as_slice));
         (key::variant(&job.target.key, hash), Some((index, hash)))
+    };
+    let mut fields = match fields {
+        Cow::Owned(fields) => fields,
+        Cow::Borrowed(_) => mem::take(response.headers_mut()),
     };
     outgoing::strip_hop_by_hop(&mut fields);
     outgoing::add_via(&mut fields, &proxy.via);

@@ -29,7 +29,7 @@ use std::iter;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use memchr::memchr;
 
-use crate::{rules::Policy, slices::Slicing};
+use crate::{rules::Policy, slices::Slicing, wire};
 
 const VERSION: u8 = 2;
 const RESPONSE: u8 = 1;
@@ -85,9 +85,6 @@ pub(crate) struct Index {
     pub(crate) names: Vec<String>,
     pub(crate) variants: Vec<u128>,
 }
-
-/// The reason phrase of a status that has none of its own.
-pub(crate) const NO_REASON: &str = "Status";
 
 impl Head {
     /// The head as it is sent, out of the metadata it was decoded from.
@@ -186,25 +183,14 @@ pub(crate) fn encode(status: StatusCode, fields: &HeaderMap, note: &Note<'_>, bo
     {
         out.extend_from_slice(&number.to_le_bytes());
     }
-    out.extend_from_slice(b"HTTP/1.1 ");
-    out.extend_from_slice(status.as_str().as_bytes());
-    out.push(b' ');
-    out.extend_from_slice(status.canonical_reason().unwrap_or(NO_REASON).as_bytes());
-    out.extend_from_slice(b"\r\n");
+    wire::push_status(&mut out, false, status, None);
     for (name, value) in fields {
         if matches!(*name, header::CONTENT_LENGTH | header::AGE) {
             continue;
         }
-        push_line(&mut out, name.as_str().as_bytes(), value.as_bytes());
+        wire::push_line(&mut out, name.as_str(), value.as_bytes());
     }
     out
-}
-
-/// Appends a field as it is sent.
-pub(crate) fn push_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    for part in [name, b": ", value, b"\r\n"] {
-        out.extend_from_slice(part);
-    }
 }
 
 /// The metadata of a response as they are once its policy has come to this end, under this number of the sequence.
@@ -216,21 +202,6 @@ pub(crate) fn ended(metadata: &[u8], policy: &Policy, seq: u64) -> Vec<u8> {
         }
     }
     out
-}
-
-/// Appends a number in decimal digits.
-pub(crate) fn push_number(out: &mut Vec<u8>, mut n: u64) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (n % 10) as u8;
-        n /= 10;
-        if n == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
 }
 
 /// The metadata of an index; `None` when it has too many or too long names.
@@ -370,15 +341,6 @@ mod tests {
         let Stored::Vary(back) = decode(&bytes) else { panic!("not an index") };
         assert_eq!(back, index);
         assert!(matches!(decode(&bytes[..bytes.len() - 1]), Stored::Unreadable));
-    }
-
-    #[test]
-    fn numbers() {
-        for n in [0, 9, 10, 12_345, u64::MAX] {
-            let mut out = Vec::new();
-            push_number(&mut out, n);
-            assert_eq!(out, n.to_string().as_bytes());
-        }
     }
 
     proptest! {

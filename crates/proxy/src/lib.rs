@@ -104,6 +104,7 @@ mod upgrade;
 mod users;
 mod verdict;
 mod wild;
+mod wire;
 
 pub use config::{Config, ConfigError, Low};
 pub use lifecycle::StartError;

@@ -28,7 +28,6 @@ use crate::{
     body::{Body, Guard, Record},
     clock::unix_millis,
     conn::{Conn, Phase},
-    head::NO_REASON,
     outgoing::Interim,
     proxy::Worker,
     reason::{Bypass, Denied, Outcome},
@@ -36,6 +35,7 @@ use crate::{
     rules::validate,
     target::{self, Target},
     tunnel::Held,
+    wire::NO_REASON,
 };
 
 /// Answers one request, or refuses it as it was already. `held` counts what it came by.

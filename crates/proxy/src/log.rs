@@ -22,8 +22,8 @@ use parking_lot::Mutex;
 
 use crate::{
     config::{LogConfig, LogFormat},
-    head::push_number,
     reason::{Outcome, REST_FROM_ORIGIN},
+    wire::push_number,
 };
 
 /// One request, as the log sees it.

@@ -15,7 +15,7 @@ use tokio::io::AsyncWrite;
 use super::{
     hit::FastHit,
     seen::Plain,
-    socket::{FastIo, Out, Step, Turn},
+    socket::{FastIo, Step, Turn},
 };
 use crate::{clock::unix_millis, conn::Phase, head::Head, log::Line, reason::Outcome, rules::directives};
 
@@ -119,7 +119,7 @@ impl FastIo {
             self.conn.enter(Phase::Sending, self.tick());
         }
         ready!(self.poll_flush_io(cx))?;
-        self.out = Out::default();
+        self.out.clear();
         self.conn.enter(if self.turn == Turn::Ours { Phase::Idle } else { Phase::Busy }, self.tick());
         Poll::Ready(Ok(()))
     }

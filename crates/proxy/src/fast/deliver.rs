@@ -20,10 +20,10 @@ use crate::{
     body::Body,
     clock::{date, unix_millis},
     conn::Phase,
-    head::{NO_REASON, push_line, push_number},
     reason::Broken,
     rules::directives::number,
     upgrade,
+    wire::{push_line, push_number, push_status},
 };
 
 /// What of a body is still to be sent, and how the client sees its end.
@@ -54,6 +54,7 @@ pub(crate) async fn deliver(io: &Mutex<FastIo>, response: Response<Body>, to: To
     let mut framing = {
         let io = &mut *io.lock();
         io.ahead.end();
+        io.out.reserve();
         encode(&mut io.out.head, &parts, to, body.size_hint().exact())
     };
     let is_last = upgrade::listed(&parts.headers, &header::CONNECTION).any(|word| word == "close");
@@ -106,13 +107,8 @@ async fn next(io: &Mutex<FastIo>, body: &mut Body) -> io::Result<Option<Result<F
 /// Appends the head of an answer, whose body is of `len` bytes if that is known.
 pub(super) fn encode(out: &mut Vec<u8>, parts: &Parts, to: To, len: Option<u64>) -> Framing {
     let (status, headers) = (parts.status, &parts.headers);
-    let reason = parts.extensions.get::<ReasonPhrase>().map(ReasonPhrase::as_bytes);
-    let reason = reason.unwrap_or_else(|| status.canonical_reason().unwrap_or(NO_REASON).as_bytes());
-    out.reserve(64 + headers.len() * 48);
-    let version: &[u8] = if to.is_old { b"HTTP/1.0 " } else { b"HTTP/1.1 " };
-    for part in [version, status.as_str().as_bytes(), b" ", reason, b"\r\n"] {
-        out.extend_from_slice(part);
-    }
+    let reason = parts.extensions.get::<ReasonPhrase>();
+    push_status(out, to.is_old, status, reason.map(ReasonPhrase::as_bytes));
     let has_body = !to.is_head && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let said = || headers.get(header::CONTENT_LENGTH).and_then(|said| number(said.to_str().ok()?));
     let framing = match len.or_else(said) {
@@ -134,17 +130,17 @@ pub(super) fn encode(out: &mut Vec<u8>, parts: &Parts, to: To, len: Option<u64>)
             _ => true,
         };
         if is_sent {
-            push_line(out, name.as_str().as_bytes(), value.as_bytes());
+            push_line(out, name.as_str(), value.as_bytes());
         }
     }
     match &framing {
         Framing::Length(len) => push_length(out, *len),
         Framing::Over if has_body => push_length(out, 0),
-        Framing::Chunked(_) => push_line(out, b"transfer-encoding", b"chunked"),
+        Framing::Chunked(_) => push_line(out, "transfer-encoding", b"chunked"),
         Framing::Over | Framing::UntilClose => {}
     }
     if !headers.contains_key(header::DATE) {
-        push_line(out, b"date", date(unix_millis()).as_bytes());
+        push_line(out, "date", date(unix_millis()).as_bytes());
     }
     out.extend_from_slice(b"\r\n");
     framing
@@ -186,7 +182,7 @@ impl Framing {
                 if let (Self::Chunked(named), Ok(trailers)) = (&*self, frame.into_trailers()) {
                     out.head.extend_from_slice(b"0\r\n");
                     for (name, value) in trailers.iter().filter(|(name, _)| named.contains(name)) {
-                        push_line(&mut out.head, name.as_str().as_bytes(), value.as_bytes());
+                        push_line(&mut out.head, name.as_str(), value.as_bytes());
                     }
                     out.head.extend_from_slice(b"\r\n");
                     *self = Self::Over;
@@ -238,3 +234,6 @@ impl Out {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,12 +8,13 @@ use picaflor::Object;
 
 use super::seen::{Plain, Wishes};
 use crate::{
-    head::{Field, Head, push_number},
+    head::{Field, Head},
     range::{self, Plan},
     rules::{
         Asked, Reuse,
         validate::{self, Validators},
     },
+    wire::push_number,
 };
 
 /// A response that can go out at once.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 
-use super::socket::{FastIo, Out};
-use crate::{head::push_line, outgoing::Interim};
+use super::socket::FastIo;
+use crate::{outgoing::Interim, wire::push_line};
 
 /// Most bytes of one.
 const LONGEST: usize = 16 << 10;
@@ -30,7 +30,7 @@ impl FastIo {
         }
         let mut head = format!("HTTP/1.1 {status}\r\n").into_bytes();
         for (name, value) in fields {
-            push_line(&mut head, name.as_str().as_bytes(), value.as_bytes());
+            push_line(&mut head, name.as_str(), value.as_bytes());
         }
         head.extend_from_slice(b"\r\n");
         if head.len() > LONGEST {
@@ -41,7 +41,7 @@ impl FastIo {
         // What the socket does not take now goes before what hyper writes.
         self.out.at += self.io.try_write_vectored(&self.out.slices()).unwrap_or(0);
         if self.out.is_empty() {
-            self.out = Out::default();
+            self.out.clear();
         }
     }
 }

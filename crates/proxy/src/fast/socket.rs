@@ -70,7 +70,31 @@ pub(super) struct Out {
     pub(super) at: usize,
 }
 
+thread_local! {
+    /// Where the next answer of this worker is put together that is not sent at once.
+    static HEAD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Longest that is kept.
+const LONGEST_SPARE: usize = 32 << 10;
+
 impl Out {
+    /// Where nothing is to be sent: has memory for more.
+    pub(super) fn reserve(&mut self) {
+        if self.head.capacity() == 0 {
+            self.head = HEAD.take();
+        }
+    }
+
+    /// All is sent. Its memory is for the next connection.
+    pub(super) fn clear(&mut self) {
+        let mut head = mem::take(self).head;
+        if head.capacity() <= LONGEST_SPARE {
+            head.clear();
+            HEAD.set(head);
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         let file = self.file.as_ref().map_or(0, |(_, part)| part.len());
         self.at == self.head.len() + self.body.len() + self.tail.len() + file

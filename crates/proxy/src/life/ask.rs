@@ -36,7 +36,7 @@ pub(crate) struct Ask {
     pub(crate) target: Arc<Target>,
     /// Those that the origin gets, and that may select a stored response: what was meant for us alone is not among
     /// them, and what the origin is told of the client is.
-    pub(crate) headers: HeaderMap,
+    pub(crate) headers: Arc<HeaderMap>,
     /// Whether the client reads trailers.
     pub(crate) takes_trailers: bool,
     pub(crate) asked: Asked,
@@ -70,7 +70,7 @@ impl Ask {
             now: unix_millis(),
             method: request.method,
             target: Arc::new(target),
-            headers,
+            headers: Arc::new(headers),
             takes_trailers,
             asked,
             interim,
@@ -148,7 +148,7 @@ impl Ask {
 
     /// The fields to ask the origin with.
     pub(crate) fn outgoing(&self) -> HeaderMap {
-        let mut headers = self.headers.clone();
+        let mut headers = HeaderMap::clone(&self.headers);
         if self.takes_trailers {
             headers.insert(header::TE, HeaderValue::from_static("trailers"));
             headers.insert(header::CONNECTION, HeaderValue::from_static("te"));

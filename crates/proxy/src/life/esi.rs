@@ -71,7 +71,7 @@ type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub(super) fn serve(mut ask: Ask, why: Option<Bypass>, client: Arc<Client>, depth: u32) -> Boxed<Answer> {
     Box::pin(async move {
         let conditions = ask.headers.clone();
-        validate::remove_conditions(&mut ask.headers);
+        validate::remove_conditions(Arc::make_mut(&mut ask.headers));
         let again = ask.clone();
         let mut answer = ask.without_body(why).await;
         if !page::take(&mut answer.parts, again.target.side.is_for_origin(), unix_millis()) {

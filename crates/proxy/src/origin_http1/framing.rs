@@ -5,8 +5,8 @@ use http::{HeaderMap, StatusCode, Version, header};
 use httparse::Status;
 use memchr::memchr_iter;
 
-use super::head::{self, Head, MOST_FIELDS};
-use crate::{reason::OriginFailure, rules::directives::number, target};
+use super::head::{Head, MOST_FIELDS};
+use crate::{reason::OriginFailure, rules::directives::number, target, wire::Parsed};
 
 /// Bytes of all that stands beside the sizes of one body's chunks, and of its trailers.
 const MOST_BESIDE: usize = 16 << 10;
@@ -164,7 +164,9 @@ impl Chunked {
     fn trailers(&mut self, buffer: &mut BytesMut) -> Result<Piece, OriginFailure> {
         let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
         let (len, fields) = match httparse::parse_headers(buffer, &mut fields) {
-            Ok(Status::Complete((len, fields))) if len <= self.beside + 2 => (len, head::map(fields)?),
+            Ok(Status::Complete((len, fields))) if len <= self.beside + 2 => {
+                (len, Parsed::new(&buffer[..len]).fields(fields).ok_or(OriginFailure::Protocol)?)
+            }
             Ok(Status::Partial) if buffer.len() <= self.beside => return Ok(Piece::More(0)),
             _ => return Err(OriginFailure::Protocol),
         };

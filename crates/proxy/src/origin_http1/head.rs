@@ -2,13 +2,17 @@
 
 use std::mem::MaybeUninit;
 
-use bytes::{Buf, Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version, header, uri::PathAndQuery};
+use bytes::{Buf, BytesMut};
+use http::{HeaderMap, Method, Response, StatusCode, Version, header, uri::PathAndQuery};
 use httparse::{Header, ParserConfig, Status};
 use hyper::ext::ReasonPhrase;
-use memchr::memchr;
 
-use crate::{head::push_line, outgoing::Outgoing, reason::OriginFailure, upgrade};
+use crate::{
+    outgoing::Outgoing,
+    reason::OriginFailure,
+    upgrade,
+    wire::{Parsed, push_line},
+};
 
 /// Bytes of an answer's head.
 pub(crate) const LONGEST_HEAD: usize = 64 << 10;
@@ -35,7 +39,7 @@ pub(super) fn encode(request: &Outgoing<'_>) -> (Vec<u8>, bool) {
         wire.extend_from_slice(part.as_bytes());
     }
     for (name, value) in headers {
-        push_line(&mut wire, name.as_str().as_bytes(), value.as_bytes());
+        push_line(&mut wire, name.as_str(), value.as_bytes());
     }
     wire.extend_from_slice(b"\r\n");
     (wire, method == Method::HEAD)
@@ -66,30 +70,10 @@ pub(super) fn parse(buffer: &mut BytesMut) -> Result<Option<Head>, OriginFailure
     {
         response.extensions_mut().insert(reason);
     }
-    *response.headers_mut() = map(parsed.headers)?;
+    *response.headers_mut() = Parsed::new(&buffer[..len]).fields(parsed.headers).ok_or(OriginFailure::Protocol)?;
     buffer.advance(len);
     let is_kept = is_kept(response.headers(), is_old);
     Ok(Some(Head { response, is_kept }))
-}
-
-/// Fields that were parsed.
-pub(super) fn map(lines: &[Header<'_>]) -> Result<HeaderMap, OriginFailure> {
-    let mut fields = HeaderMap::with_capacity(lines.len());
-    for line in lines {
-        let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| OriginFailure::Protocol)?;
-        let value = match memchr(b'\n', line.value) {
-            None => HeaderValue::from_bytes(line.value),
-            Some(_) => HeaderValue::from_maybe_shared(unfolded(line.value)),
-        };
-        fields.append(name, value.map_err(|_| OriginFailure::Protocol)?);
-    }
-    Ok(fields)
-}
-
-/// The lines of a value in one, with a space between.
-fn unfolded(value: &[u8]) -> Bytes {
-    let lines: Vec<_> = value.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).collect();
-    Bytes::from(lines.join(&b' '))
 }
 
 /// Whether the sender keeps the connection. A `close` in any line counts, whatever else stands there.
