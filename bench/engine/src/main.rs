@@ -12,10 +12,13 @@ mod work;
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result};
-use clap::Parser;
+use clap::{Parser, builder::PossibleValuesParser};
 
 /// Environment variable that makes a process a worker.
 pub(crate) const JOB: &str = "BENCH_ENGINE_JOB";
+
+const WORKS: [&str; 13] =
+    ["load", "get", "zipf", "churn", "cache", "full", "near", "delete", "large", "durable", "reopen", "warm", "put"];
 
 /// Puts picaflor beside other engines and writes a report.
 #[derive(Parser, Debug)]
@@ -28,11 +31,10 @@ pub(crate) struct Arguments {
     #[arg(long = "table", value_delimiter = ',')]
     tables: Vec<engines::Table>,
     /// Engines, by name; all of this build by default
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(engines::all()))]
     engines: Vec<String>,
-    /// Works: load, get, zipf, churn, cache, full, near, delete, large, durable, reopen, warm; of the durable table
-    /// put, get, delete, churn, reopen; all by default
-    #[arg(long, value_delimiter = ',')]
+    /// Works; all by default. The durable table has put, get, delete, churn and reopen
+    #[arg(long, value_delimiter = ',', value_parser = WORKS)]
     works: Vec<String>,
     /// Rounds; the report shows medians
     #[arg(long, default_value_t = 3)]

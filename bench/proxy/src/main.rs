@@ -21,8 +21,8 @@ pub(crate) struct Arguments {
     /// Servers whose names begin so; all that are installed by default
     #[arg(long, value_delimiter = ',')]
     servers: Vec<String>,
-    /// Works: hot, uniform, large, huge, condition, range, browser, close, pass, miss, miss-large, disk; all by default
-    #[arg(long, value_delimiter = ',')]
+    /// Works; all by default
+    #[arg(long, value_delimiter = ',', value_parser = plan::WORKS)]
     works: Vec<String>,
     /// Rounds; the report shows medians
     #[arg(long, default_value_t = 5)]

@@ -1,11 +1,11 @@
-//! The socket under hyper, and the fast path in it.
+//! A client's socket, whose requests are one of three:
 //!
-//! hyper reads and writes through a [`FastIo`]. When hyper is between two requests and the next head is complete in
-//! our buffer, that head is looked at first: a plain GET or HEAD whose answer is fresh in the store is answered right
-//! here, with one write of stored head, three fields, and the body, or what the request's conditions and range leave of
-//! them; from memory at once, from the device after one read. hyper never sees it, and is not even there: a connection
-//! has a hyper of its own, with buffers, only for the request that needs one (`listen`). Everything else is handed to
-//! hyper, one request at a time, byte by byte as it came.
+//! * A plain GET or HEAD whose answer is fresh in the store is answered right here (`answer`), with one write of stored
+//!   head, three fields, and the body, or what the request's conditions and range leave of them; from memory at once,
+//!   from the device after one read.
+//! * Any other plain GET or HEAD is for the slow path (`life`), whose answer the connection sends (`deliver`).
+//! * What has a body, or may change the connection, is handed to hyper, one request at a time, byte by byte as it came.
+//!   hyper reads and writes through this; a connection has one, with buffers, only as long as it is needed (`serve`).
 //!
 //! Invariants:
 //! * `buffer[start..end]` is what was read from the socket and neither answered nor taken by hyper. A connection that
@@ -14,10 +14,10 @@
 //! * `Turn::Hyper` ends when its response body is gone, hyper has flushed, and hyper took all that was granted.
 //! * Nothing of hyper's is written while `out` is not empty, and nothing of ours while it is hyper's turn, except what
 //!   the origin says ahead of its answer (`interim`), before the first byte of hyper's.
+//! * A request is left to the slow path when all answers before it are out; nothing is read until its own is.
 //! * A client that sends requests ahead has [`TURN`] of them answered, then others have theirs.
-//! * A request that might change the framing of the connection (chunked body, CONNECT, upgrade, `Expect`, HTTP/1.0
-//!   without a fresh answer, is refused) makes it hyper's for good. What does not parse is answered here and ends the
-//!   connection.
+//! * A request that might change the framing of the connection (chunked body, CONNECT, upgrade, `Expect`, one of HTTP/1.0
+//!   that is not plain) makes it hyper's for good. What does not parse is answered here and ends the connection.
 //!
 //! Both sides parse with `httparse`, so they cannot disagree about where a head ends.
 

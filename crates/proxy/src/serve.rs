@@ -1,5 +1,5 @@
 //! One client connection, from its first byte to its last: what stands before HTTP (a PROXY header, TLS), then the fast
-//! path, and hyper for what that does not answer.
+//! path, and the slow path for what that does not answer, through hyper where the request needs it.
 
 use std::{
     future::poll_fn,

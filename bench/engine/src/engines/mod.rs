@@ -170,6 +170,11 @@ pub(crate) fn names(table: Table) -> Vec<&'static str> {
     ENGINES.iter().filter(|(_, tables, ..)| tables.contains(&table)).map(|(name, ..)| *name).collect()
 }
 
+/// The names of all engines of this build.
+pub(crate) fn all() -> Vec<&'static str> {
+    ENGINES.iter().map(|(name, ..)| *name).collect()
+}
+
 /// Why an engine of this build cannot take part on this machine, if it cannot.
 pub(crate) fn absent(name: &str) -> Option<String> {
     #[cfg(feature = "postgres")]
