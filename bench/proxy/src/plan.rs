@@ -31,8 +31,8 @@ const SMALL_MEMORY: u64 = 32 << 20;
 /// All memory of such a server, page cache included: program, tables and buffers are in it.
 const SMALL_LIMIT: u64 = 192 << 20;
 
-/// Before misses each server fetches more than its memory holds, in bodies of so many bytes: what is measured is a server
-/// at work, and not how fast the kernel finds pages for one that has just begun.
+/// Before misses each server fetches more than its memory holds, in bodies of so many bytes: what is measured is a
+/// server at work, and not how fast the kernel finds pages for one that has just begun.
 const WARMING: u64 = 64 << 10;
 
 /// Of so many answers one may come from the origin. A cache of ours that tells keys apart by 24 bits a segment gives up
