@@ -17,7 +17,8 @@
 //! * A request is left to the slow path when all answers before it are out; nothing is read until its own is.
 //! * A client that sends requests ahead has [`TURN`] of them answered, then others have theirs.
 //! * A request that might change the framing of the connection (chunked body, CONNECT, upgrade, `Expect`, one of
-//!   HTTP/1.0 that is not plain) makes it hyper's for good. What does not parse is answered here and ends the connection.
+//!   HTTP/1.0 that is not plain) makes it hyper's for good. What does not parse is answered here and ends the
+//!   connection.
 //!
 //! Both sides parse with `httparse`, so they cannot disagree about where a head ends.
 
