@@ -44,6 +44,13 @@ impl Report {
         }));
     }
 
+    /// Notes that one failed in a round: the others are still worth measuring.
+    pub fn failed(&mut self, subject: &str, round: usize, error: &anyhow::Error) {
+        let note = format!("{subject} failed in round {}: {error:#}.", round + 1);
+        eprintln!("{note}");
+        self.notes.push(note);
+    }
+
     /// Median over the rounds.
     pub fn median(&self, work: &str, subject: &str, figure: &str) -> Option<f64> {
         let values: Vec<_> = self

@@ -120,11 +120,8 @@ fn run_table(arguments: &Arguments, table: Table) -> Result<bool> {
                 Table::Site => bench.one_of_site(engine, &folder, round),
             };
             if let Err(error) = done {
-                // The others are still worth measuring.
                 failed = true;
-                let note = format!("{engine} failed in round {}: {error:#}.", round + 1);
-                eprintln!("{note}");
-                bench.report.notes.push(note);
+                bench.report.failed(engine, round, &error);
             }
             clear(&folder)?;
         }

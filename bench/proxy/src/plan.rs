@@ -102,11 +102,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         for server in &servers {
             eprintln!("round {} of {}: {}", round + 1, arguments.rounds, server.name);
             if let Err(error) = bench.one_server(server, &works, round) {
-                // The others are still worth measuring.
                 failed = true;
-                let note = format!("{} failed in round {}: {error:#}.", server.name, round + 1);
-                eprintln!("{note}");
-                bench.note(note);
+                bench.report.failed(server.name, round, &error);
             }
         }
         bench.report.write(&arguments.out, "proxy", OURS)?;

@@ -27,6 +27,13 @@ pub(crate) fn push_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     }
 }
 
+/// Appends a field that ends in a number, and what stands before that.
+pub(crate) fn push_field(out: &mut Vec<u8>, before: &[u8], number: u64) {
+    out.extend_from_slice(before);
+    push_number(out, number);
+    out.extend_from_slice(b"\r\n");
+}
+
 /// Appends a number in decimal digits.
 pub(crate) fn push_number(out: &mut Vec<u8>, mut n: u64) {
     let mut digits = [0u8; 20];

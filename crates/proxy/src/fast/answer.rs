@@ -1,7 +1,6 @@
 //! Answers of the fast path: written at once as far as the socket takes them; the rest when it is ready again.
 
 use std::{
-    cell::RefCell,
     io::{self, IoSlice},
     ops::Range,
     os::unix::fs::FileExt,
@@ -23,22 +22,14 @@ use crate::{clock::unix_millis, conn::Phase, head::Head, log::Line, reason::Outc
 /// having the kernel gather two.
 pub(super) const SHORT: usize = 8 << 10;
 
-thread_local! {
-    /// Where a worker puts answers together. One for all its connections stays in the processor's cache, and those
-    /// that are idle hold nothing.
-    static WHOLE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
 impl FastIo {
     /// Sends what the socket takes at once, and keeps the rest; says how many bytes are done with.
     pub(super) fn answer(&mut self, hit: &FastHit, outcome: Outcome, plain: &Plain<'_, '_>) -> Step {
         let part = if plain.head_only { 0..0 } else { hit.part() };
         let bytes = part.len();
-        WHOLE.with_borrow_mut(|whole| {
-            whole.clear();
-            hit.write_head(plain, whole);
-            self.send(hit, whole, part);
-        });
+        self.out.reserve();
+        hit.write_head(plain, &mut self.out.head);
+        self.send(hit, part);
         self.worker.counters.outcomes.one(outcome);
         let phase = if self.is_all_out() { Phase::Idle } else { Phase::Sending };
         self.conn.enter(phase, self.tick());
@@ -50,8 +41,10 @@ impl FastIo {
         if plain.is_last { Step::Last } else { Step::Answered(plain.len) }
     }
 
-    /// Sends a head and a part of the body as far as the socket takes them at once, and keeps the rest.
-    fn send(&mut self, hit: &FastHit, whole: &mut Vec<u8>, part: Range<usize>) {
+    /// Sends the head that was written and a part of the body as far as the socket takes them at once, and keeps the
+    /// rest.
+    fn send(&mut self, hit: &FastHit, part: Range<usize>) {
+        let whole = &mut self.out.head;
         let (head, len) = (whole.len(), whole.len() + part.len());
         let mut file = hit.file.as_ref();
         let body = match hit.object.body_slice() {
@@ -82,9 +75,9 @@ impl FastIo {
         let sent = sent.unwrap_or(0);
         self.worker.counters.sent_bytes.add(len as u64);
         if sent == len {
-            return;
+            return self.out.clear();
         }
-        self.out.head.extend_from_slice(&whole[..head]);
+        whole.truncate(head);
         self.out.at = sent;
         if let Some(file) = file.filter(|_| !part.is_empty()) {
             self.out.file = Some((file.clone(), part));

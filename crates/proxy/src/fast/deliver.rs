@@ -23,7 +23,7 @@ use crate::{
     reason::Broken,
     rules::directives::number,
     upgrade,
-    wire::{push_line, push_number, push_status},
+    wire::{push_field, push_line, push_status},
 };
 
 /// What of a body is still to be sent, and how the client sees its end.
@@ -134,8 +134,8 @@ pub(super) fn encode(out: &mut Vec<u8>, parts: &Parts, to: To, len: Option<u64>)
         }
     }
     match &framing {
-        Framing::Length(len) => push_length(out, *len),
-        Framing::Over if has_body => push_length(out, 0),
+        Framing::Length(len) => push_field(out, b"content-length: ", *len),
+        Framing::Over if has_body => push_field(out, b"content-length: ", 0),
         Framing::Chunked(_) => push_line(out, "transfer-encoding", b"chunked"),
         Framing::Over | Framing::UntilClose => {}
     }
@@ -144,12 +144,6 @@ pub(super) fn encode(out: &mut Vec<u8>, parts: &Parts, to: To, len: Option<u64>)
     }
     out.extend_from_slice(b"\r\n");
     framing
-}
-
-fn push_length(out: &mut Vec<u8>, len: u64) {
-    out.extend_from_slice(b"content-length: ");
-    push_number(out, len);
-    out.extend_from_slice(b"\r\n");
 }
 
 /// Whether a field may come behind a body: not where it frames the message, or says how it is to be treated (RFC 9110

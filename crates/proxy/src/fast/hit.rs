@@ -14,7 +14,7 @@ use crate::{
         Asked, Reuse,
         validate::{self, Validators},
     },
-    wire::push_number,
+    wire::{push_field, push_number},
 };
 
 /// A response that can go out at once.
@@ -176,10 +176,4 @@ fn stored_validators(metadata: &[u8]) -> Validators<'_> {
         place.get_or_insert(value);
     }
     found
-}
-
-fn push_field(out: &mut Vec<u8>, name: &[u8], value: u64) {
-    out.extend_from_slice(name);
-    push_number(out, value);
-    out.extend_from_slice(b"\r\n");
 }

@@ -23,7 +23,14 @@ const BUFFER: usize = 8 << 10;
 thread_local! {
     /// What the next connection of this worker reads into, and the key that it asks the store for.
     static SPARE: Cell<(Vec<u8>, Vec<u8>)> = const { Cell::new((Vec::new(), Vec::new())) };
+
+    /// Where the next answer of this worker is put together. One for all its connections stays in the processor's
+    /// cache, and those that have nothing to send hold nothing.
+    static HEAD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
+
+/// Longest that is kept for the next answer.
+const LONGEST_SPARE: usize = 32 << 10;
 
 /// What to do with the bytes read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,26 +77,18 @@ pub(super) struct Out {
     pub(super) at: usize,
 }
 
-thread_local! {
-    /// Where the next answer of this worker is put together that is not sent at once.
-    static HEAD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
-/// Longest that is kept.
-const LONGEST_SPARE: usize = 32 << 10;
-
 impl Out {
-    /// Where nothing is to be sent: has memory for more.
+    /// Takes memory for an answer, if it has none.
     pub(super) fn reserve(&mut self) {
         if self.head.capacity() == 0 {
             self.head = HEAD.take();
         }
     }
 
-    /// All is sent. Its memory is for the next connection.
+    /// All is sent. Its memory is for the next answer.
     pub(super) fn clear(&mut self) {
         let mut head = mem::take(self).head;
-        if head.capacity() <= LONGEST_SPARE {
+        if (1..=LONGEST_SPARE).contains(&head.capacity()) {
             head.clear();
             HEAD.set(head);
         }
