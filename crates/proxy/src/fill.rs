@@ -7,9 +7,10 @@
 //! Memory is bounded, and counts in the store's. A body is kept whole as long as all fetches together hold no more than
 //! their [`Budget`], and it can be whole within that; then the newest `collapse_window` bytes are. As long as byte 0 is
 //! among what is kept a new reader may join. When a piece must go that a reader still needs, the fetch waits for that
-//! reader, at most `collapse_patience` at once, and in all while another reader waits for more; then, if the body is
-//! also being written to the store, it goes on without the reader, which continues from the store when the fetch is
-//! complete. Without a store to fall back on it waits for as long as the reader's connection lives.
+//! reader, at most `collapse_patience` at once, and in all while another reader waits for more (time in which none does
+//! counts back); then, if the body is also being written to the store, it goes on without the reader, which continues
+//! from the store when the fetch is complete. Without a store to fall back on it waits for as long as the reader's
+//! connection lives.
 //!
 //! What can be read only from the store can be read at the end of the fetch. So while any request waits for that, and
 //! no more than `near` bytes are to come, the fetch waits for no reader: the end is as near as the origin is quick.
@@ -18,7 +19,8 @@
 //!
 //! Invariants: `base + sum(chunks) == end`; a reader that is not behind has `base <= at <= end`; `ended` is set once.
 
-use picaflor::Reserved;
+mod cursor;
+
 use std::{
     collections::VecDeque,
     future::poll_fn,
@@ -30,16 +32,19 @@ use std::{
         },
     },
     task::{Context, Poll, Waker},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use picaflor::Reserved;
+use tokio::{sync::Notify, time::Instant};
+
+pub(crate) use cursor::{Cursor, Next};
 
 use crate::{
     reason::{Broken, OriginFailure},
-    verdict::{FillHead, Verdict},
+    verdict::Verdict,
 };
 
 struct Place {
@@ -70,7 +75,7 @@ struct State {
     len: Option<u64>,
     /// Late requests that wait for the end.
     late: usize,
-    /// For how long the slowest reader has held up others.
+    /// For how long the slowest reader has held up others, less the time since in which it did not.
     held_up: Duration,
     /// Readers that the fetch has gone on without, since they were last counted.
     left_behind: usize,
@@ -218,24 +223,6 @@ impl Fill {
         (state.late > 0 || are_behind()) && self.is_near(state)
     }
 
-    /// A reader from the first byte; `None` when that byte has gone.
-    pub(crate) fn join(self: &Arc<Self>) -> Option<Cursor> {
-        let mut state = self.state.lock();
-        if state.base > 0 {
-            return None;
-        }
-        let slot = match state.places.iter().position(Option::is_none) {
-            Some(slot) => slot,
-            None => {
-                state.places.push(None);
-                state.places.len() - 1
-            }
-        };
-        state.places[slot] = Some(Place { at: 0, waker: None, behind: false });
-        drop(state);
-        Some(Cursor { fill: self.clone(), slot, at: 0, until: u64::MAX })
-    }
-
     /// Adds a piece of the body; says whether there was room for it.
     pub(crate) fn push(&self, bytes: Bytes) -> bool {
         let mut state = self.state.lock();
@@ -278,7 +265,8 @@ impl Fill {
         let has_room = tokio::time::timeout(patience, poll_fn(|cx| self.poll_room(cx))).await.is_ok();
         let mut state = self.state.lock();
         let others_wait = state.places.iter().flatten().any(|place| !place.behind && place.at == state.end);
-        state.held_up = if others_wait { state.held_up + begun.elapsed() } else { Duration::ZERO };
+        let waited = begun.elapsed();
+        state.held_up = if others_wait { state.held_up + waited } else { state.held_up.saturating_sub(waited) };
         has_room
     }
 
@@ -441,118 +429,5 @@ impl State {
     }
 }
 
-/// Where one client is in a growing body: its way through what the fetch holds.
-pub(crate) struct Cursor {
-    fill: Arc<Fill>,
-    slot: usize,
-    at: u64,
-    until: u64,
-}
-
-/// What comes next.
-pub(crate) enum Next {
-    Bytes(Bytes),
-    End,
-    Broken(Broken),
-    /// The fetch has gone on without this reader: the rest is to be read from the store, or, if it is not there, from
-    /// the origin.
-    Elsewhere,
-}
-
-impl Cursor {
-    /// Reads this part only; before the first `poll`.
-    pub(crate) fn narrow(&mut self, range: std::ops::Range<u64>) {
-        let mut state = self.fill.state.lock();
-        let end = state.end;
-        if let Some(place) = &mut state.places[self.slot] {
-            place.at = range.start.min(end);
-        }
-        state.wake_filler();
-        (self.at, self.until) = (range.start, range.end);
-    }
-
-    /// Bytes left, where the end is known.
-    pub(crate) fn left(&self) -> Option<u64> {
-        (self.until != u64::MAX).then(|| self.until - self.at)
-    }
-
-    /// What has not been read.
-    pub(crate) fn range(&self) -> std::ops::Range<u64> {
-        self.at..self.until
-    }
-
-    /// The head that this is the body of.
-    pub(crate) fn head(&self) -> Option<Arc<FillHead>> {
-        match &*self.fill.verdict.lock() {
-            Verdict::Streaming(head) => Some(head.clone()),
-            _ => None,
-        }
-    }
-
-    /// So much has come.
-    pub(crate) fn come(&self) -> u64 {
-        self.fill.state.lock().end
-    }
-
-    /// The next bytes; `has_rest` says that a reader that is left behind can go on without the store.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, has_rest: bool) -> Poll<Next> {
-        if self.at >= self.until {
-            return Poll::Ready(Next::End);
-        }
-        let mut guard = self.fill.state.lock();
-        let state = &mut *guard;
-        let behind = state.places[self.slot].as_ref().is_none_or(|place| place.behind);
-        if behind && self.at < state.base {
-            return match (state.kept, state.ended) {
-                (Kept::Stored, _) => Poll::Ready(Next::Elsewhere),
-                (Kept::No, _) if !has_rest => Poll::Ready(Next::Broken(Broken::LeftBehind)),
-                (Kept::No, _) => Poll::Ready(Next::Elsewhere),
-                (Kept::Writing, _) if has_rest && !self.fill.is_near(state) => Poll::Ready(Next::Elsewhere),
-                (Kept::Writing, _) => self.sleep(state, cx),
-            };
-        }
-        if self.at < state.end {
-            let Some(mut bytes) = state.next(self.at) else {
-                return Poll::Ready(Next::Broken(Broken::LeftBehind));
-            };
-            let room = self.until - self.at;
-            if bytes.len() as u64 > room {
-                bytes.truncate(room as usize);
-            }
-            self.at += bytes.len() as u64;
-            if let Some(place) = &mut state.places[self.slot] {
-                place.at = self.at;
-                place.behind = false;
-            }
-            state.wake_filler();
-            return Poll::Ready(Next::Bytes(bytes));
-        }
-        match state.ended {
-            Some(Ok(())) => Poll::Ready(Next::End),
-            Some(Err(broken)) => Poll::Ready(Next::Broken(broken)),
-            None => {
-                // A range that begins later than what has come does not hold anything up.
-                let end = state.end;
-                if let Some(place) = &mut state.places[self.slot] {
-                    place.at = end.min(self.at);
-                }
-                self.sleep(state, cx)
-            }
-        }
-    }
-
-    fn sleep<T>(&self, state: &mut State, cx: &mut Context<'_>) -> Poll<T> {
-        if let Some(place) = &mut state.places[self.slot] {
-            place.waker = Some(cx.waker().clone());
-        }
-        Poll::Pending
-    }
-}
-
-impl Drop for Cursor {
-    fn drop(&mut self) {
-        let mut state = self.fill.state.lock();
-        state.places[self.slot] = None;
-        state.wake_filler();
-    }
-}
+#[cfg(test)]
+mod tests;
