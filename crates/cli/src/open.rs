@@ -82,8 +82,7 @@ impl OneStore {
         open(&one(&self.paths())?, &self.memory, Some(Durability::default()))
     }
 
-    /// Opens it for writing, as `new` says if there is none yet. Of one that is there, what was asked for may not be
-    /// otherwise.
+    /// Opens it for writing, as `new` says if there is none yet. One that is there may grow, and all else stays.
     pub(crate) fn write_or_create(&self, new: Options, preset: Option<&str>) -> Result<Store, Failure> {
         let paths = self.paths();
         let blank = |path: &PathBuf| match inspect(path) {
@@ -96,7 +95,8 @@ impl OneStore {
         if !paths.iter().map(blank).collect::<Result<Vec<_>, _>>()?.contains(&true) {
             let found = one(&paths)?;
             found.compare(&new)?;
-            return open_with(&found, &self.memory, Some(new.durability), Daemons::Threads, preset);
+            let durability = Some(new.durability);
+            return open_with(&found, &self.memory, durability, Daemons::Threads, (preset, new.capacity));
         }
         let new = new.rows(picaflor_literature::ROWS).as_preset(preset.unwrap_or("picaflor"))?;
         let capacity = if new.capacity == 0 { 1 << 30 } else { new.capacity };
@@ -129,7 +129,7 @@ impl Found {
         self.places.iter().map(|about| about.place.as_str()).collect::<Vec<_>>().join(" + ")
     }
 
-    /// What was asked for a new store must not differ from what is there.
+    /// What may not differ of what is asked for a new store, where one is there. It may have more bytes.
     fn compare(&self, new: &Options) -> Result<(), Failure> {
         let (name, have, want) = (self.name(), self.capacity(), new.capacity);
         if new.mode == Mode::Store && self.places[0].mode == Mode::Cache {
@@ -137,11 +137,10 @@ impl Found {
                 "{name} is there already, and was made as a cache; leave out --store-mode"
             )));
         }
-        // The engine rounds down to its blocks.
-        if want != 0 && (have > want || want - have > 1 << 20) {
+        if want != 0 && have > want {
             return Err(Failure::Failed(format!(
-                "{name} is there already, with {}, and keeps them; leave out --capacity, or have a store of {} made at \
-                 another path",
+                "{name} is there already, with {}, and gives none back; leave out --capacity, or have a store of {} made \
+                 at another path",
                 human::size(have),
                 human::size(want)
             )));
@@ -235,30 +234,31 @@ pub(crate) fn read(found: &Found, memory: &Memory) -> Result<Store, Failure> {
 
 /// Opens a store for writing, without daemons: the caller steps it.
 pub(crate) fn by_hand(found: &Found, memory: &Memory) -> Result<Store, Failure> {
-    open_with(found, memory, Some(Durability::default()), Daemons::Manual, None)
+    open_with(found, memory, Some(Durability::default()), Daemons::Manual, (None, 0))
 }
 
 /// For writing with a bound of what a crash may cost; for reading without one.
 fn open(found: &Found, memory: &Memory, writing: Option<Durability>) -> Result<Store, Failure> {
     // A reader needs no daemons that tidy up.
     let daemons = if writing.is_none() { Daemons::Manual } else { Daemons::Threads };
-    open_with(found, memory, writing, daemons, None)
+    open_with(found, memory, writing, daemons, (None, 0))
 }
 
-/// With this preset, or with the one that the store remembers.
+/// With this preset, or with the one that the store remembers, and so many bytes, or those that it has.
 fn open_with(
     found: &Found,
     memory: &Memory,
     writing: Option<Durability>,
     daemons: Daemons,
-    preset: Option<&str>,
+    (preset, capacity): (Option<&str>, u64),
 ) -> Result<Store, Failure> {
     let read_only = writing.is_none();
     let first = &found.places[0];
     let options = picaflor_literature::preset(preset.unwrap_or(first.preset))?
         .place(&found.paths[0])
         .mode(first.mode)
-        .memory(memory.for_capacity(found.capacity()))
+        .capacity(capacity)
+        .memory(memory.for_capacity(found.capacity().max(capacity)))
         .with(|o| {
             o.places = found.paths.iter().cloned().map(Place::Path).collect();
             o.cluster = first.cluster;

@@ -246,25 +246,24 @@ fn serve_says_what_it_chose_and_stops_on_term() {
 }
 
 #[test]
-fn serve_keeps_a_store_as_large_as_it_was_made() {
+fn serve_grows_a_store_to_what_it_is_given_and_else_keeps_it_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
-    for capacity in [&["--capacity", "64MiB"][..], &[], &["--capacity", "1GiB"]] {
-        let mut serve = serve_as(folder.path(), capacity);
-        assert!(serve.printed.contains("picaflor.store, 64MiB, memory"), "{capacity:?}\n{}", serve.printed);
+    for (capacity, has) in [(Some("64MiB"), "64MiB"), (None, "64MiB"), (Some("256MiB"), "256MiB"), (None, "256MiB")] {
+        let mut serve = serve_as(folder.path(), &capacity.map_or(vec![], |capacity| vec!["--capacity", capacity]));
+        assert!(serve.printed.contains(&format!("picaflor.store, {has}, memory")), "{capacity:?}\n{}", serve.printed);
         signal(&serve.child, "TERM");
         assert_eq!(serve.child.wait().unwrap().code(), Some(0));
     }
-    let refused =
-        output(folder.path(), &["serve", "-l", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--capacity", "32MiB"]);
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(!refused.status.success() && said.contains("67108864 bytes, and 33554432 are given"), "{said}");
-    // It says so that it is no larger: seen where the opening fails for another reason.
-    let taken = ["serve", "-l", "127.0.0.1:1", "--admin", "192.0.2.1:1", "--capacity", "1GiB"];
-    let said = String::from_utf8(output(folder.path(), &taken).stderr).unwrap();
-    assert!(
-        said.contains("picaflor.store is there already, with 64MiB; a capacity of 1GiB is for a new one"),
-        "{said}"
-    );
+    for (capacity, part) in [
+        ("128MiB", "has 268435456 bytes, and 134217728 are given for it; a store gives none back"),
+        ("1GiB", "it may grow to 8 times the 67108864 that it was made with"),
+    ] {
+        let taken = ["serve", "-l", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--capacity", capacity];
+        let refused = output(folder.path(), &taken);
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(!refused.status.success() && said.contains(part), "{said}");
+    }
+    assert_eq!(std::fs::metadata(folder.path().join("picaflor.store")).unwrap().len(), 256 << 20);
 }
 
 #[test]

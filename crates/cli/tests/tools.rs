@@ -242,7 +242,7 @@ fn damage_has_its_own_exit_code() {
     let whole = fs::read(&path).unwrap();
     fs::write(&path, &whole[..32 << 20]).unwrap();
     for command in ["check", "ls", "stats"] {
-        folder.bad(&[command, "a.store"], 3, &["a.store is damaged: it was made with 67108864 bytes", "restore"]);
+        folder.bad(&[command, "a.store"], 3, &["a.store is damaged: it had 67108864 bytes", "restore"]);
     }
     let mut bad_blocks = whole.clone();
     (bad_blocks[100], bad_blocks[4096 + 100]) = (1, 1);
@@ -375,10 +375,16 @@ fn a_store_is_opened_as_it_was_made() {
     assert!(again.is_empty(), "--create takes what is there");
     good(folder.run_with(&["put", "b.store", "k", "--create", "--capacity", "16MiB"], b""));
     folder.bad(&["put", "b.store", "k", "--create", "--store-mode"], 1, &["made as a cache"]);
-    let words = ["is there already, with 16 MiB", "leave out --capacity", "another path"];
-    folder.bad(&["put", "b.store", "k", "--create", "--capacity", "32MiB"], 1, &words);
+    let words = ["is there already, with 16 MiB", "gives none back", "leave out --capacity", "another path"];
     folder.bad(&["share", "b.store", "--capacity", "8MiB"], 1, &words);
-    assert_eq!(folder.good(&["get", "b.store", "k"]), b"");
+    good(folder.run_with(&["put", "b.store", "l", "--create", "--capacity", "32MiB"], b"more"));
+    assert!(text(&folder.good(&["stats", "b.store"])).contains("32 MiB"));
+    assert_eq!(
+        (folder.good(&["get", "b.store", "k"]), folder.good(&["get", "b.store", "l"])),
+        (vec![], b"more".to_vec())
+    );
+    let too_much = ["put", "b.store", "k", "--create", "--capacity", "200MiB"];
+    folder.bad(&too_much, 2, &["may grow to 8 times the 16777216 that it was made with"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A regular file or a raw block device behind the [`Device`] seam.
 //!
 //! Invariants:
-//! - no byte outside `0..capacity` is touched, and nothing is written through a read-only device;
+//! - no byte outside `0..capacity` is touched but to reserve it, and nothing is written through a read-only device;
 //! - after one failed sync every later write and sync fails: the kernel may already have dropped the
 //!   dirty data and marked it clean, so a retried sync that succeeds would prove nothing;
 //! - every error names the file;
@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::file_core::FileCore;
 use crate::inline::{self, Perform};
-use crate::open::{self, OpenOptions};
+use crate::open::{self, OpenOptions, Preallocate};
 use crate::pool::Pool;
 use crate::thread_ring;
 use crate::uring::{Lending, Ring};
@@ -28,6 +28,7 @@ use crate::{Backend, Device, Request, finish};
 pub struct FileDevice {
     core: Arc<FileCore>,
     wanted: Backend,
+    preallocate: Preallocate,
     /// Started by the first request: blocking callers need no thread, and an opening does not wait until one runs.
     queue: OnceLock<Queue>,
     lending: Lending,
@@ -76,7 +77,8 @@ impl FileDevice {
                 OnceLock::from(queue.inspect_err(|_| core.before.restore(&core.path, &core.file))?)
             }
         };
-        Ok(Self { core, wanted, queue, lending: Lending::default() })
+        let preallocate = options.preallocate;
+        Ok(Self { core, wanted, preallocate, queue, lending: Lending::default() })
     }
 
     fn queue(&self) -> &Queue {
@@ -117,7 +119,11 @@ impl Queue {
 
 impl Device for FileDevice {
     fn capacity(&self) -> u64 {
-        self.core.capacity
+        self.core.capacity()
+    }
+
+    fn grow(&self, capacity: u64) -> io::Result<()> {
+        open::grow(&self.core, capacity, self.preallocate)
     }
 
     fn block_size(&self) -> usize {
@@ -196,7 +202,7 @@ impl fmt::Debug for FileDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FileDevice")
             .field("path", &self.core.path)
-            .field("capacity", &self.core.capacity)
+            .field("capacity", &self.core.capacity())
             .field("block_size", &self.core.block_size)
             .field("backend", &self.backend())
             .finish()

@@ -10,7 +10,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use bytes::Bytes;
 use rustix::fs::FallocateFlags;
@@ -60,7 +63,7 @@ impl fmt::Display for Access {
 pub(crate) struct FileCore {
     pub(crate) file: File,
     pub(crate) path: PathBuf,
-    pub(crate) capacity: u64,
+    pub(crate) capacity: AtomicU64,
     pub(crate) block_size: usize,
     /// What the medium demands of direct I/O, or less than a block if it demands nothing.
     pub(crate) read_unit: usize,
@@ -80,15 +83,20 @@ impl FileCore {
         self.file.as_fd()
     }
 
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity.load(Relaxed)
+    }
+
     /// Refuses what must not reach the file, before any byte moves.
     pub(crate) fn check_read(&self, offset: u64, len: usize) -> io::Result<()> {
-        check_request(self.capacity, self.read_unit, offset, len as u64).map_err(|error| self.error("read", error))?;
+        check_request(self.capacity(), self.read_unit, offset, len as u64)
+            .map_err(|error| self.error("read", error))?;
         if self.gate.is_shut() { Err(self.released("read")) } else { Ok(()) }
     }
 
     /// As [`FileCore::check_read`], for a write that begins now, and is under way as long as what this returns.
     pub(crate) fn begin_write(&self, offset: u64, len: usize) -> io::Result<Passage> {
-        check_request(self.capacity, self.block_size, offset, len as u64)
+        check_request(self.capacity(), self.block_size, offset, len as u64)
             .map_err(|error| self.error("write", error))?;
         if self.read_only {
             let error = io::Error::new(io::ErrorKind::PermissionDenied, "opened read-only");
@@ -193,7 +201,7 @@ impl FileCore {
     }
 
     pub(crate) fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
-        check_request(self.capacity, self.block_size, offset, len).map_err(|error| self.error("discard", error))?;
+        check_request(self.capacity(), self.block_size, offset, len).map_err(|error| self.error("discard", error))?;
         let _under_way = self.begin_write(offset, len as usize)?;
         if !self.is_block_device || len == 0 {
             return Ok(());

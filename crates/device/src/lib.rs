@@ -61,8 +61,20 @@ pub use words::Words;
 /// the caller's, before `submit` returns), and must not block. The batch has no order. A thread that would only
 /// wait for the answer does better with the blocking calls: one wake-up instead of three.
 pub trait Device: Send + Sync {
-    /// Usable bytes; fixed for the life of the device.
+    /// Usable bytes. They change by [`Device::grow`] only.
     fn capacity(&self) -> u64;
+
+    /// Has so many usable bytes from here on, if there were fewer; those that come are reserved, durably. What has one
+    /// size, as the default has, refuses.
+    ///
+    /// # Errors
+    /// `Unsupported`; or any error of the medium, and then it is as it was.
+    fn grow(&self, capacity: u64) -> io::Result<()> {
+        match self.capacity() {
+            now if now >= capacity => Ok(()),
+            now => Err(io::Error::new(io::ErrorKind::Unsupported, format!("it has {now} bytes and cannot have more"))),
+        }
+    }
 
     /// Smallest unit of writing, in bytes; a power of two.
     fn block_size(&self) -> usize;

@@ -24,9 +24,11 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -115,9 +117,9 @@ pub(crate) fn open(path: &Path, options: &OpenOptions, progress: &mut dyn FnMut(
     let (file, direct, before) = open_locked(path, options)?;
     // Locked until the path is as it was.
     let held = file.try_clone().map_err(|error| named(path, "open", None, error))?;
-    let mut core = describe(path, options, (file, direct, before)).inspect_err(|_| before.restore(path, &held))?;
-    if core.capacity == 0 {
-        fill_new(&mut core, options, progress).inspect_err(|_| before.restore(path, &held))?;
+    let core = describe(path, options, (file, direct, before)).inspect_err(|_| before.restore(path, &held))?;
+    if core.capacity() == 0 {
+        fill_new(&core, options, progress).inspect_err(|_| before.restore(path, &held))?;
     }
     Ok(core)
 }
@@ -170,7 +172,7 @@ fn describe(path: &Path, options: &OpenOptions, (file, direct, before): Opened) 
     };
     let is_new = !is_block_device && length == 0 && options.create && !options.read_only;
     Ok(FileCore {
-        capacity: if is_new { 0 } else { fit_capacity(path, options, length)? },
+        capacity: AtomicU64::new(if is_new { 0 } else { fit_capacity(path, options, length)? }),
         block_size: options.block_size,
         read_unit: alignment.offset.max(512).min(options.block_size),
         memory_align: if matches!(access, Access::Direct) { alignment.memory } else { 1 },
@@ -325,13 +327,47 @@ fn fit_capacity(path: &Path, options: &OpenOptions, length: u64) -> io::Result<u
 }
 
 /// Gives a new file its blocks and makes it, and its name, durable.
-fn fill_new(core: &mut FileCore, options: &OpenOptions, progress: &mut dyn FnMut(u64, u64)) -> io::Result<()> {
-    let how = options.preallocate;
+fn fill_new(core: &FileCore, options: &OpenOptions, progress: &mut dyn FnMut(u64, u64)) -> io::Result<()> {
     let Some(total) = options.capacity else {
         return Err(refused(&core.path, "a new file needs a capacity".to_owned()));
     };
-    core.capacity = total;
-    let reserved = match rustix::fs::fallocate(&core.file, FallocateFlags::empty(), 0, total) {
+    fill(core, 0..total, options.preallocate, progress)?;
+    core.capacity.store(total, Relaxed);
+    sync_parent(&core.path)
+}
+
+/// Makes a regular file longer, as a new one is made: see [`Device::grow`](crate::Device::grow).
+pub(crate) fn grow(core: &FileCore, capacity: u64, how: Preallocate) -> io::Result<()> {
+    let before = core.capacity();
+    if capacity <= before {
+        return Ok(());
+    }
+    let wrong = |kind, what: String| Err(core.error("grow", io::Error::new(kind, what)));
+    if core.read_only {
+        return wrong(io::ErrorKind::PermissionDenied, "opened read-only".to_owned());
+    }
+    if core.is_block_device {
+        return wrong(io::ErrorKind::Unsupported, format!("a device of {before} bytes"));
+    }
+    if !capacity.is_multiple_of(core.block_size as u64) {
+        let what = format!("{capacity} is not a multiple of the block size {}", core.block_size);
+        return wrong(io::ErrorKind::InvalidInput, what);
+    }
+    let length = core.file.metadata().map_err(|error| core.error("stat", error))?.len();
+    let filled = fill(core, length.min(capacity)..capacity, how, &mut |_, _| {});
+    // Where it fails, the room that was had is given back.
+    filled.inspect_err(|_| drop(core.file.set_len(length)))?;
+    core.capacity.store(capacity, Relaxed);
+    Ok(())
+}
+
+/// Gives a part of a file, up to its new end, its blocks, durably.
+fn fill(core: &FileCore, part: Range<u64>, how: Preallocate, progress: &mut dyn FnMut(u64, u64)) -> io::Result<()> {
+    let total = part.end - part.start;
+    if total == 0 {
+        return Ok(());
+    }
+    let reserved = match rustix::fs::fallocate(&core.file, FallocateFlags::empty(), part.start, total) {
         Ok(()) => true,
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => false,
         Err(error) => return Err(core.error("reserve space", error.into())),
@@ -340,17 +376,16 @@ fn fill_new(core: &mut FileCore, options: &OpenOptions, progress: &mut dyn FnMut
     // A file system that cannot reserve must be asked for the blocks by writing them.
     if !reserved || how == Preallocate::Write || (how == Preallocate::Auto && small) {
         let zeros = AlignedBuf::zeroed(FILL);
-        let mut at = 0;
-        while at < total {
-            progress(at, total);
-            let len = (total - at).min(FILL as u64);
-            core.write_aligned(at, &zeros[..len as usize])?;
-            at += len;
+        let mut done = 0;
+        while done < total {
+            progress(done, total);
+            let len = (total - done).min(FILL as u64);
+            core.write_aligned(part.start + done, &zeros[..len as usize])?;
+            done += len;
         }
         progress(total, total);
     }
-    core.file.sync_all().map_err(|error| core.error("sync", error))?;
-    sync_parent(&core.path)
+    core.file.sync_all().map_err(|error| core.error("sync", error))
 }
 
 /// A new name is durable only when its directory is.

@@ -7,6 +7,7 @@ use crate::{
     BLOCK, Corrupt, VERSION,
     codec::{SEAL, check, put, u32_at, u64_at, u128_at},
     doubt::Doubt,
+    zone::Map,
 };
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PFsb");
@@ -36,6 +37,8 @@ pub struct Superblock {
     pub seed: u64,
     /// Bytes of the device in use.
     pub capacity: u64,
+    /// Bytes that were in use when it was made, if they have become more since; else 0.
+    pub made_with: u64,
     /// Bytes of a cluster.
     pub cluster: u32,
     /// log2 of the number of index segments.
@@ -170,6 +173,16 @@ pub fn preset_number(name: &str) -> u32 {
 }
 
 impl Superblock {
+    /// Bytes that the volume was made with.
+    pub fn first_capacity(&self) -> u64 {
+        if self.made_with == 0 { self.capacity } else { self.made_with }
+    }
+
+    /// Where everything is; `None` where [`Map::grown`] knows none.
+    pub fn map(&self) -> Option<Map> {
+        Map::grown(self.first_capacity(), self.capacity, self.cluster)
+    }
+
     /// The preset that the store was opened with last, if that leaves such bytes; else the first that does.
     pub fn made_by(&self) -> &'static str {
         let leaves_these = |(_, layout): &&(&str, Layout)| *layout == self.layout;
@@ -227,6 +240,7 @@ impl Superblock {
         put(out, 156, self.preset.to_le_bytes());
         put(out, 160, self.sealed_below.to_le_bytes());
         self.doubt.put(out, 168);
+        put(out, 688, self.made_with.to_le_bytes());
         crate::codec::seal(out, MAGIC);
     }
 
@@ -263,12 +277,16 @@ impl Superblock {
             sealed_below: u64_at(bytes, 160),
             doubt: Doubt::at(bytes, 168)?,
             running: u32_at(bytes, 84) == 1,
+            made_with: u64_at(bytes, 688),
         };
         if found.threshold > THRESHOLD_MAX {
             return Err(Corrupt::Field("threshold"));
         }
         if found.segment_bits > 30 {
             return Err(Corrupt::Field("segment bits"));
+        }
+        if found.made_with > found.capacity {
+            return Err(Corrupt::Field("bytes that it was made with"));
         }
         if found.volume.0 >= found.volume.1 {
             return Err(Corrupt::Field("volume"));

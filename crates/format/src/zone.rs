@@ -67,7 +67,8 @@ const _: () = {
     assert!(CLUSTER_MAX as u64 / crate::frame::GRAIN as u64 <= 1 << 16);
 };
 
-/// Where everything is on one device; a pure function of its capacity and cluster size.
+/// Where everything is on one device; a pure function of its capacity, of that it was made with, and of its cluster
+/// size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Map {
     /// Ring of journal pages.
@@ -82,12 +83,18 @@ impl Map {
     /// The map of a device, or `None` if it is too small for [`CLUSTERS_MIN`] clusters or the cluster
     /// size is not a power of two between [`CLUSTER_MIN`] and [`CLUSTER_MAX`].
     pub fn new(capacity: u64, cluster: u32) -> Option<Self> {
+        Self::grown(capacity, capacity, cluster)
+    }
+
+    /// The map of a device that was made with fewer bytes than it has now: there are more clusters, and all else is
+    /// where it was. `None` as of [`Map::new`].
+    pub fn grown(made_with: u64, capacity: u64, cluster: u32) -> Option<Self> {
         if !cluster.is_power_of_two() || !(CLUSTER_MIN..=CLUSTER_MAX).contains(&cluster) {
             return None;
         }
         // 1/256 of the device: at one delete page a second and a page of reservations per 64 clusters,
         // the ring outlives two checkpoint intervals on every size between the clamps.
-        let journal_len = (capacity / 256).clamp(256 << 10, 64 << 20) / BLOCK as u64 * BLOCK as u64;
+        let journal_len = (made_with / 256).clamp(256 << 10, 64 << 20) / BLOCK as u64 * BLOCK as u64;
         let journal = Zone { start: JOURNAL_START, len: journal_len };
         let size = u64::from(cluster);
         let start = journal.end().next_multiple_of(size);
@@ -165,6 +172,17 @@ mod tests {
                 assert_eq!(map.cluster_of(map.cluster_start(last)), Some(last));
                 assert_eq!(map.cluster_of(map.clusters.end()), None);
             }
+        }
+    }
+
+    #[test]
+    fn what_has_grown_has_more_clusters_and_all_else_where_it_was() {
+        for made_with in [Map::least_capacity(CLUSTER_MIN), 100 << 20, 1 << 30] {
+            let (before, after) =
+                (Map::new(made_with, CLUSTER_MIN).unwrap(), Map::grown(made_with, 2 << 30, CLUSTER_MIN));
+            let after = after.unwrap();
+            assert_eq!((before.journal, before.clusters.start), (after.journal, after.clusters.start));
+            assert!(before.clusters.len < after.clusters.len && after.clusters.end() <= 2 << 30);
         }
     }
 

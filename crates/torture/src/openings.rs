@@ -14,7 +14,7 @@ use crate::{
     report::tracing,
     sabotage::Sabotage,
     state::{Outcome, Run},
-    whims::{FAMILIES, MORE, Whims, could_have_more},
+    whims::{FAMILIES, MORE, Whims, keeps_its_size},
 };
 
 /// Rows of which no two leave the same bytes.
@@ -77,7 +77,7 @@ impl Run<'_> {
             let back = self.whim_dice.percent(50);
             self.set_clock(if back { -millis } else { millis });
         }
-        self.whims = Whims::none(self.plan);
+        self.whims = Whims::none(self.plan, self.grown);
         if !self.is_made() {
             return Ok(());
         }
@@ -85,7 +85,8 @@ impl Run<'_> {
             self.ask_wrongly()?;
         }
         if self.whim_dice.percent(30) {
-            self.whims = Whims::drawn(self.plan, &mut self.whim_dice);
+            self.whims = Whims::drawn(self.plan, self.grown, &mut self.whim_dice);
+            self.grown |= self.whims.grow(self.plan);
             if tracing() {
                 println!("       to be opened with {:?}", self.whims);
             }
@@ -134,7 +135,7 @@ impl Run<'_> {
         let plan = self.plan;
         match self.whim_dice.below(5) {
             0 if !plan.has_files() && !plan.has_tables() => {
-                options.capacity -= 4096 * plan.volumes as u64;
+                options.capacity = (plan.capacity - 4096) * plan.volumes as u64;
                 Some("less capacity")
             }
             1 if !plan.has_tables() => {
@@ -158,8 +159,8 @@ impl Run<'_> {
                 options.places.pop();
                 Some("a place less")
             }
-            4 if could_have_more(plan) => {
-                options.capacity += MORE;
+            4 if keeps_its_size(plan) => {
+                options.capacity = plan.capacity * plan.volumes as u64 + MORE;
                 Some("more capacity than it was made with")
             }
             _ => None,

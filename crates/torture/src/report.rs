@@ -75,6 +75,8 @@ pub struct Tally {
     pub full: u64,
     /// Puts refused for other reasons.
     pub refused: u64,
+    /// Openings that gave a store more bytes than it was made with.
+    pub growths: u64,
     /// Openings only to look, judged.
     pub looks: u64,
     /// Objects damaged for the audit to find.
@@ -107,6 +109,7 @@ impl AddAssign<&Tally> for Tally {
         self.hits += other.hits;
         self.full += other.full;
         self.refused += other.refused;
+        self.growths += other.growths;
         self.looks += other.looks;
         self.planted += other.planted;
         self.asked_wrongly += other.asked_wrongly;
@@ -122,7 +125,7 @@ impl fmt::Display for Tally {
         write!(
             f,
             "{} crash points ({} on several devices), {} kills, {} closes, {} damages, {} openings ({} refused, \
-             {} failed first), {} looks, {} damages planted, {} wrong askings, clock set {} times, \
+             {} failed first, {} to grow), {} looks, {} damages planted, {} wrong askings, clock set {} times, \
              {} operations, {} of the devices, {} gets ({} due, {} hits), {} full, {} otherwise refused, \
              at most {} KiB of memory counted; {}",
             self.crashes,
@@ -133,6 +136,7 @@ impl fmt::Display for Tally {
             self.openings,
             self.refused_to_open,
             self.failed_openings,
+            self.growths,
             self.looks,
             self.planted,
             self.asked_wrongly,

@@ -171,6 +171,7 @@ impl Run<'_> {
             }
             let opened = Store::open(self.options());
             let crashed = self.media.iter().any(FaultyDevice::is_crashed);
+            self.tally.growths += u64::from(opened.is_ok() && self.whims.grow(self.plan));
             if tracing() {
                 match &opened {
                     Ok(_) => println!("       opened, crashed {crashed}"),
@@ -404,7 +405,8 @@ impl Run<'_> {
 
     /// What lies beyond the capacity given was never written.
     fn check_unused_bytes(&self) -> Outcome {
-        if self.plan.trouble == Trouble::Lying || self.plan.trouble == Trouble::Damage || self.plan.has_files() {
+        let is_other = matches!(self.plan.trouble, Trouble::Lying | Trouble::Damage) || self.plan.has_files();
+        if is_other || self.grown {
             return Ok(());
         }
         for memory in &self.memories[..self.plan.volumes] {

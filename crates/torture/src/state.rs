@@ -65,6 +65,8 @@ pub(crate) struct Run<'a> {
     pub(crate) tally: Tally,
     /// What this life was opened with.
     pub(crate) whims: Whims,
+    /// It was opened with more bytes than it was made with. A crash may have come before it had them.
+    pub(crate) grown: bool,
     /// Decides what only plans of the second edition have.
     pub(crate) whim_dice: Dice,
     /// The store is open only to look, and what it shows has this weight.
@@ -115,7 +117,8 @@ impl<'a> Run<'a> {
             pins_due: false,
             dice: Dice::new(plan.seed, 3),
             tally: Tally::default(),
-            whims: Whims::none(plan),
+            whims: Whims::none(plan, false),
+            grown: false,
             whim_dice: Dice::new(plan.seed, 9),
             looking: None,
             fails_for_good: false,

@@ -20,27 +20,27 @@ pub(crate) struct Whims {
 /// Bytes that are asked for beyond those that a store was made with.
 pub(crate) const MORE: u64 = 64 << 20;
 
-/// Whether a store made with more would have more: then it is refused to open this one so.
-pub(crate) fn could_have_more(plan: &Plan) -> bool {
-    plan.has_files() || plan.capacity < plan.device
+/// Whether a store made with more would have more, and keeps its size: then it is refused to open it so.
+pub(crate) fn keeps_its_size(plan: &Plan) -> bool {
+    plan.has_files() || !plan.is_ring() && plan.capacity < plan.device
 }
 
 impl Whims {
-    /// As the plan says.
-    pub(crate) fn none(plan: &Plan) -> Self {
-        let capacity = plan.capacity * plan.volumes as u64;
+    /// As the plan says; of a store that was to grow, as large as that left it.
+    pub(crate) fn none(plan: &Plan, grown: bool) -> Self {
+        let capacity = if grown { 0 } else { plan.capacity * plan.volumes as u64 };
         Self { preset: plan.preset, memory: plan.memory, capacity, open_buffers: plan.open_buffers, read_only: false }
     }
 
     /// Others, for a store that was made before: it must open with them.
-    pub(crate) fn drawn(plan: &Plan, dice: &mut Dice) -> Self {
-        let mut whims = Self::none(plan);
+    pub(crate) fn drawn(plan: &Plan, grown: bool, dice: &mut Dice) -> Self {
+        let mut whims = Self::none(plan, grown);
         if dice.percent(30) {
             whims.memory = plan.least_memory().max(plan.memory * dice.between(1, 4) / 2);
         }
         if dice.percent(20) {
-            let capacity = dice.pick(&[0, whims.capacity + MORE]);
-            whims.capacity = if could_have_more(plan) { 0 } else { capacity };
+            let capacity = dice.pick(&[0, plan.capacity * plan.volumes as u64 + MORE]);
+            whims.capacity = if keeps_its_size(plan) { 0 } else { capacity };
         }
         if dice.percent(20) {
             whims.open_buffers = dice.between(1, 12) as usize;
@@ -51,5 +51,10 @@ impl Whims {
             whims.preset = dice.pick(family);
         }
         whims
+    }
+
+    /// Whether the store grows by it, if the opening comes so far.
+    pub(crate) fn grow(&self, plan: &Plan) -> bool {
+        plan.capacity < plan.device && self.capacity > plan.capacity * plan.volumes as u64
     }
 }

@@ -104,7 +104,7 @@ pub(crate) struct Serve {
     /// Store: a file, made if absent, or a raw block device [default: picaflor.store]
     #[arg(short, long, value_name = "PATH")]
     store: Option<PathBuf>,
-    /// Bytes of the store [default: chosen from the free disk]
+    /// Bytes of the store; one that is there grows to them [default: its own; of a new one, chosen from the free disk]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
     /// Bytes of memory for the store [default: chosen from the memory available]
@@ -255,22 +255,11 @@ fn handed_over() -> Result<Vec<TcpListener>, Failure> {
 }
 
 fn resolve(low: Low, path: Option<&Path>) -> Result<Config, Failure> {
-    let asked = low.store.capacity;
-    let config = low.resolve().map_err(|error| match path {
+    low.resolve().map_err(|error| match path {
         // A flag may have said it instead.
         Some(path) if alone(path).is_some_and(|alone| alone.is_about_the_same(&error)) => error.in_file(path).into(),
         _ => Failure::from(error),
-    })?;
-    let store = &config.store;
-    // The engine rounds down to its blocks.
-    if let Some(asked) = asked.filter(|asked| asked.0.saturating_sub(store.capacity.0) > 1 << 20) {
-        eprintln!(
-            "picaflor: {} is there already, with {}; a capacity of {asked} is for a new one",
-            store.path.display(),
-            store.capacity
-        );
-    }
-    Ok(config)
+    })
 }
 
 /// What is wrong with the file by itself.

@@ -42,6 +42,8 @@ pub struct About {
     pub mode: Mode,
     /// Device bytes in use at this place.
     pub capacity: u64,
+    /// Those that it was made with; more since, if it has grown.
+    pub made_with: u64,
     /// Bytes of a cluster.
     pub cluster: u32,
     /// Which of the store's places this is, from 0 on, and of how many.
@@ -85,7 +87,7 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection> {
     match newest {
         Some(found) if found.capacity > len => Err(Error::Damaged {
             place,
-            why: format!("it was made with {} bytes and now has {len}", found.capacity),
+            why: format!("it had {} bytes and now has {len}", found.capacity),
             mend: "restore the file's length, or remove it to start empty".into(),
         }),
         Some(found) => Ok(Inspection::Store(About {
@@ -93,6 +95,7 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection> {
             store: found.store,
             mode: if found.mode == Mode::Store as u32 { Mode::Store } else { Mode::Cache },
             capacity: found.capacity,
+            made_with: found.first_capacity(),
             cluster: found.cluster,
             number: found.volume,
             openings: found.epoch,

@@ -64,6 +64,7 @@ pub(super) fn fresh(found: &Found, shared: &Shared, identity: &Identity, number:
         store: identity.store,
         seed: identity.seed,
         capacity,
+        made_with: 0,
         cluster: identity.cluster,
         segment_bits: Index::segment_bits(capacity, shared.options.memory / u64::from(identity.count)),
         volume: (number as u32, identity.count),
@@ -92,7 +93,7 @@ pub(super) fn build(
     identity: &Identity,
     superblock: Superblock,
 ) -> Result<(Parts, usize)> {
-    let map = validate::map(superblock.capacity, superblock.cluster)?;
+    let map = validate::map_of(&superblock)?;
     let options = &shared.options;
     let cluster = u64::from(map.cluster);
     let count = map.cluster_count();

@@ -27,8 +27,8 @@ pub(super) struct Identity {
     pub(super) seed: u64,
     pub(super) cluster: u32,
     pub(super) spread: Spread,
-    /// Whether an epoch that is known may not be the last: then both superblocks are written anew, so that this one is.
-    pub(super) doubtful: bool,
+    /// Whether both superblocks are written anew, as where an epoch that is known may not be the last.
+    pub(super) writes_both: bool,
     /// Of this opening: above that of any before it.
     pub(super) epoch: u64,
     pub(super) count: u32,

@@ -93,10 +93,12 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     check(&options)?;
     found.iter().try_for_each(check_long_files)?;
     options.mode = options.preset.mode(options.mode);
-    let identity = identity(&mut found, &options)?;
+    let mut identity = identity(&mut found, &options)?;
     options.cluster = identity.cluster;
     options.spread = identity.spread;
     check_memory(&options)?;
+    // What says how large it is now must not be one that can be lost alone.
+    identity.writes_both |= grow(&mut found, &options)?;
     if !options.read_only {
         let mut folders = (0..).zip(&found).filter_map(|(volume, found)| Some((volume, found.long_files.as_ref()?)));
         let mark = |(volume, folder): (u32, &Arc<dyn Folder>)| folder::mark(&**folder, (identity.store, volume));
@@ -140,10 +142,36 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     Ok(Opened { shared, volumes, layout: None, hasher, deferred, created })
 }
 
+/// Gives places that are there the bytes that are given for them, where these are more; says whether any were. Nothing
+/// is written there before its superblock says so, and what is left of a place by an opening that fails now is a longer
+/// file.
+fn grow(found: &mut [Found], options: &Options) -> Result<bool> {
+    let given = options.capacity / options.places.len() as u64;
+    let counted = AtomicU64::new(0);
+    let mut growing = Vec::new();
+    for (number, found) in found.iter().enumerate() {
+        let Some(mut block) = found.superblock.filter(|_| given != 0) else { continue };
+        let wanted = validate::wanted(given, found.room, options.preset.layout);
+        if wanted > block.capacity && options.preset.layout == LayoutKind::Ring {
+            (block.made_with, block.capacity) = (block.first_capacity(), wanted);
+            growing.push((number, block));
+        }
+        let clusters = validate::map_of(&block)?.cluster_count();
+        validate::count_tables(options, &counted, &found.place, block.segment_bits, clusters)?;
+    }
+    for (number, block) in &growing {
+        let found = &mut found[*number];
+        let grown = found.device.grow(block.capacity);
+        grown.map_err(|error| Error::io(format!("{}: giving it {} bytes", found.place, block.capacity), error))?;
+        found.superblock = Some(*block);
+    }
+    Ok(!growing.is_empty())
+}
+
 /// Whether nothing was ever made durable here: no checkpoint, and no page of the journal.
 fn is_never_committed(found: &Found) -> Result<bool> {
     let Some(block) = found.superblock else { return Ok(true) };
-    let Some(map) = Map::new(block.capacity, block.cluster) else { return Ok(false) };
+    let Some(map) = block.map() else { return Ok(false) };
     if block.epoch != 1 || block.current.is_some() {
         return Ok(false);
     }
@@ -173,8 +201,8 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
             None => (random.random(), random.random()),
         };
         let (cluster, spread) = (options.cluster, options.spread);
-        let (doubtful, may_be_unborn) = (false, false);
-        return Ok(Identity { store, seed, cluster, spread, doubtful, epoch: 1, count, lost: 0, may_be_unborn });
+        let (writes_both, may_be_unborn) = (false, false);
+        return Ok(Identity { store, seed, cluster, spread, writes_both, epoch: 1, count, lost: 0, may_be_unborn });
     };
     let odd = |why: String| Error::Option { name: "places", why };
     for found in &*found {
@@ -206,7 +234,8 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
         spread => spread.unwrap_or(options.spread),
     };
     let places = found.iter().filter_map(|Found { place, room, superblock, .. }| {
-        Some(Made { place, room: *room, capacity: superblock.as_ref()?.capacity })
+        let block = superblock.as_ref()?;
+        Some(Made { place, room: *room, capacity: block.capacity, made_with: block.first_capacity() })
     });
     as_it_was_made((first.made_by(), first.layout, first.mode), places, options)?;
     // A superblock that cannot be read is one ahead at most.
@@ -215,7 +244,7 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
     let lost = known.iter().fold(0, |lost, block| lost | block.lost);
     let (store, seed, cluster) = (first.store, first.seed, first.cluster);
     let may_be_unborn = count > 1 && known.iter().all(|block| block.epoch == 1);
-    Ok(Identity { store, seed, cluster, spread, doubtful, epoch, count, lost, may_be_unborn })
+    Ok(Identity { store, seed, cluster, spread, writes_both: doubtful, epoch, count, lost, may_be_unborn })
 }
 
 type Opening = (String, Arc<dyn Device>, Option<Arc<dyn Folder>>);

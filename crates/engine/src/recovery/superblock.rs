@@ -55,7 +55,7 @@ pub(super) fn read_superblock(
     let version = if let Corrupt::Version(found) = why { Some(found) } else { None };
     match (newest, version) {
         (Some(found), _) if found.capacity > device.capacity() => Err(damaged(
-            format!("it was made with {} bytes and now has {}", found.capacity, device.capacity()),
+            format!("it had {} bytes and now has {}", found.capacity, device.capacity()),
             "restore the file's length, or remove it to start empty",
         )),
         (Some(found), _) => Ok(Some((found, intact == 2))),

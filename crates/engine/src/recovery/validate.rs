@@ -8,7 +8,7 @@ use std::{
 
 use picaflor_format::{
     BLOCK,
-    superblock::{Layout as OnDevice, THRESHOLD_MAX},
+    superblock::{Layout as OnDevice, Superblock, THRESHOLD_MAX},
     zone::{CLUSTER_MAX, CLUSTER_MIN, IN_PLACE_MAX, Map},
 };
 
@@ -29,6 +29,10 @@ pub(super) const CAPACITY_DEFAULT: u64 = 1 << 30;
 const MEMORY_CLUSTERS_MIN: u64 = 16;
 /// The same for each of several places: half of it is for buffers that are open or in flight.
 const MEMORY_CLUSTERS_EACH: u64 = 8;
+
+/// How many times the bytes that it was made with a store may have: its journal and the parts of its index stay as many
+/// as they are.
+const GROWTH_MAX: u64 = 8;
 
 /// A superblock has a bit for each.
 const PLACES_MAX: usize = u64::BITS as usize;
@@ -54,10 +58,11 @@ fn judge(options: &Options, made: &[About]) -> Result<()> {
     options.mode = options.preset.mode(options.mode);
     if let Some(first) = made.first() {
         let preset = options.rows.named(first.preset)?;
-        let places = made.iter().zip(&options.places).map(|(About { place: name, capacity, .. }, place)| Made {
-            place: name,
-            capacity: *capacity,
-            room: room(place, *capacity),
+        let places = made.iter().zip(&options.places).map(|(about, place)| Made {
+            place: &about.place,
+            capacity: about.capacity,
+            made_with: about.made_with,
+            room: room(place, about.capacity),
         });
         as_it_was_made((preset.name, preset.on_device(), first.mode as u32), places, &options)?;
         options.cluster = first.cluster;
@@ -68,7 +73,10 @@ fn judge(options: &Options, made: &[About]) -> Result<()> {
     let counted = AtomicU64::new(0);
     for (number, place) in options.places.iter().enumerate() {
         let (name, capacity) = match (made.get(number), place) {
-            (Some(about), _) => (about.place.clone(), about.capacity),
+            (Some(about), _) => {
+                let wanted = if each == 0 { 0 } else { wanted(each, room(place, about.capacity), layout) };
+                (about.place.clone(), about.capacity.max(wanted))
+            }
             (None, Place::Device(device)) => {
                 (device.backend(), if each == 0 { u64::MAX } else { each }.min(device.capacity()))
             }
@@ -85,7 +93,9 @@ fn judge(options: &Options, made: &[About]) -> Result<()> {
         let capacity = capacity_within(capacity, layout);
         let bits = Index::segment_bits(capacity, options.memory / options.places.len() as u64);
         let bits = made.get(number).map_or(bits, |about| about.segment_bits);
-        let clusters = map(capacity, options.cluster)?.cluster_count();
+        let made_with = made.get(number).map_or(capacity, |about| about.made_with);
+        let map = Map::grown(made_with, capacity, options.cluster);
+        let clusters = map.ok_or_else(|| no_map(capacity, options.cluster))?.cluster_count();
         count_tables(&options, &counted, &name, bits, clusters)?;
         counted.fetch_add(Index::empty_bytes(bits), Relaxed);
     }
@@ -104,12 +114,14 @@ pub(super) fn capacity_within(bytes: u64, layout: LayoutKind) -> u64 {
     bytes.min(most) / BLOCK as u64 * BLOCK as u64
 }
 
-/// Where everything lies on so many bytes.
-pub(super) fn map(capacity: u64, cluster: u32) -> Result<Map> {
-    Map::new(capacity, cluster).ok_or_else(|| Error::Option {
-        name: "capacity",
-        why: format!("{capacity} bytes are too few, or too many, for clusters of {cluster} bytes"),
-    })
+/// Where everything lies on a volume.
+pub(super) fn map_of(block: &Superblock) -> Result<Map> {
+    block.map().ok_or_else(|| no_map(block.capacity, block.cluster))
+}
+
+fn no_map(capacity: u64, cluster: u32) -> Error {
+    let why = format!("{capacity} bytes are too few, or too many, for clusters of {cluster} bytes");
+    Error::Option { name: "capacity", why }
 }
 
 /// Counts the memory of what has a row for every cluster. Refuses a device that is too large for the memory.
@@ -142,8 +154,10 @@ pub(super) fn count_tables(
 /// A place of a store that is there.
 pub(super) struct Made<'a> {
     pub(super) place: &'a str,
-    /// Bytes that it was made with.
+    /// Bytes of it that are in use.
     pub(super) capacity: u64,
+    /// Bytes that it was made with.
+    pub(super) made_with: u64,
     /// Most bytes that it could be made with now.
     pub(super) room: u64,
 }
@@ -159,10 +173,16 @@ pub(super) fn room(place: &Place, device: u64) -> u64 {
     if is_device { device } else { u64::MAX }
 }
 
-/// What is fixed when a store is made is not asked for otherwise: its layout, its mode, and the bytes of its places.
+/// Bytes that a place has of those that are given for it, if it may have so many.
+pub(super) fn wanted(given: u64, room: u64, layout: LayoutKind) -> u64 {
+    capacity_within(given.min(room), layout)
+}
+
+/// What is fixed when a store is made is not asked for otherwise: its layout and its mode. Its places may have more
+/// bytes where it lies in clusters, and never fewer.
 pub(super) fn as_it_was_made<'a>(
     (made, layout, mode): (&str, OnDevice, u32),
-    mut places: impl Iterator<Item = Made<'a>>,
+    places: impl Iterator<Item = Made<'a>>,
     options: &Options,
 ) -> Result<()> {
     let wrong = |name, why: String| Err(Error::Option { name, why });
@@ -180,14 +200,28 @@ pub(super) fn as_it_was_made<'a>(
         return wrong("mode", why.into());
     }
     let given = options.capacity / options.places.len() as u64;
-    let made_now = |made: &Made<'_>| capacity_within(given.min(made.room), options.preset.layout);
-    if let Some(Made { place, capacity, .. }) =
-        places.find(|made| given != 0 && (made.capacity > given || made.capacity < made_now(made)))
-    {
+    if given == 0 {
+        return Ok(());
+    }
+    for Made { place, capacity, made_with, room } in places {
+        let wanted = wanted(given, room, options.preset.layout);
+        let why = if capacity > given {
+            "a store gives none back".to_owned()
+        } else if capacity >= wanted {
+            continue;
+        } else if options.preset.layout != LayoutKind::Ring {
+            format!("of preset {made} it keeps its size")
+        } else if options.read_only {
+            "it grows where it is opened for writing".to_owned()
+        } else if wanted / GROWTH_MAX > made_with {
+            format!("it may grow to {GROWTH_MAX} times the {made_with} that it was made with")
+        } else {
+            continue;
+        };
         let other = if capacity > given { "smaller" } else { "larger" };
         let why = format!(
-            "{place} was made with {capacity} bytes, and {given} are given for it; a store keeps its size: give as many or \
-             none, or make a {other} one at a new place, and copy to it what is to stay"
+            "{place} has {capacity} bytes, and {given} are given for it; {why}: give as many or none, or make a {other} one \
+             at a new place, and copy to it what is to stay"
         );
         return wrong("capacity", why);
     }

@@ -98,7 +98,7 @@ pub(super) fn begin(unopened: Unopened, identity: &Identity) -> Result<(Arc<Volu
     volume.log.write_superblock(|block| {
         (block.epoch, block.preset, block.doubt, block.running) = (identity.epoch, preset, doubt, tells_close);
     })?;
-    if identity.doubtful {
+    if identity.writes_both {
         volume.log.write_superblock(|_| ())?;
     }
     if let Some((ring, cold)) = ring {
@@ -128,7 +128,7 @@ pub(super) fn to_place(found: Found, shared: &Shared, identity: &Identity) -> La
         name: found.place,
         device: found.device,
         superblock,
-        doubtful: identity.doubtful,
+        doubtful: identity.writes_both,
         epoch: identity.epoch,
     }
 }

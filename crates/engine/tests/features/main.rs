@@ -8,6 +8,7 @@ mod daemons;
 mod fetch;
 mod full;
 mod groups;
+mod growth;
 mod leases;
 mod limits;
 mod located;

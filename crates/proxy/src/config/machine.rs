@@ -5,6 +5,7 @@ use std::{
     fs,
     io::{Seek, SeekFrom},
     num::NonZero,
+    os::unix::fs::FileTypeExt,
     path::Path,
 };
 
@@ -35,20 +36,24 @@ fn folder_of(path: &Path) -> Result<(&Path, rustix::fs::StatVfs), ConfigError> {
     Ok((folder, stat))
 }
 
-/// Refuses a new file that its file system has no room for. What is there, has the room already; and a folder of files
-/// is made with its parents, and takes its room as it fills.
-pub(super) fn room_for(store: &StoreConfig) -> Result<(), ConfigError> {
-    let is_there = fs::metadata(&store.path).is_ok_and(|meta| meta.len() > 0 || !meta.is_file());
-    let in_folder = store.options().is_ok_and(|options| options.wants_folder());
-    if is_there || in_folder {
+/// Refuses a file that its file system has no room for, where it is new or `grows`. What else is there, has its room
+/// already; and a folder of files is made with its parents, and takes its room as it fills.
+pub(super) fn room_for(store: &StoreConfig, grows: bool) -> Result<(), ConfigError> {
+    let has = match fs::metadata(&store.path) {
+        Ok(meta) if !meta.is_file() || !grows && meta.len() > 0 => return Ok(()),
+        meta => meta.map_or(0, |meta| meta.len()),
+    };
+    let more = store.capacity.0.saturating_sub(has);
+    if more == 0 || store.options().is_ok_and(|options| options.wants_folder()) {
         return Ok(());
     }
     let (folder, stat) = folder_of(&store.path)?;
     // What is kept for the system's own user counts: a user that may use it is not refused.
     let free = stat.f_bfree.saturating_mul(stat.f_frsize);
-    if store.capacity.0 > free {
+    if more > free {
+        let than = if has == 0 { String::new() } else { format!("{} more than it has, ", Size(more)) };
         let why = format!(
-            "{}, and {} has {} MiB free; give less, or another place with store.path",
+            "{}, {than}and {} has {} MiB free; give less, or another place with store.path",
             store.capacity,
             folder.display(),
             free >> 20
@@ -58,11 +63,21 @@ pub(super) fn room_for(store: &StoreConfig) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Bytes of a block device.
+pub(super) fn device_len(path: &Path) -> Option<Size> {
+    let is_device = fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device());
+    is_device.then(|| len_of(path)).flatten().map(Size)
+}
+
+fn len_of(path: &Path) -> Option<u64> {
+    fs::File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0))).ok()
+}
+
 /// Of an existing file or device its own size, else chosen from what is free.
 pub(super) fn store_capacity(path: &Path) -> Result<Size, ConfigError> {
     if let Ok(meta) = fs::metadata(path)
         && !meta.is_dir()
-        && let Ok(len) = fs::File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0)))
+        && let Some(len) = len_of(path)
         && len > 0
     {
         return Ok(Size(len));

@@ -160,11 +160,10 @@ fn tls(low: LowTls) -> Result<Option<TlsConfig>, ConfigError> {
 fn store(low: LowStore) -> Result<StoreConfig, ConfigError> {
     let path = low.path.unwrap_or_else(|| PathBuf::from("picaflor.store"));
     let made = machine::made(&path);
-    let capacity = match (low.capacity, made.as_ref().map(|made| Size(made.capacity))) {
-        // It stays as it was made. One with more than was asked for is for the engine to refuse.
-        (asked, Some(made)) if asked.is_none_or(|asked| asked.0 > made.0) => made,
-        (Some(asked), _) => asked,
-        (None, _) => machine::store_capacity(&path)?,
+    let capacity = match (low.capacity, &made) {
+        (Some(asked), _) => asked.min(machine::device_len(&path).unwrap_or(asked)),
+        (None, Some(made)) => Size(made.capacity),
+        (None, None) => machine::store_capacity(&path)?,
     };
     let memory = low.memory.unwrap_or_else(machine::store_memory);
     let bound = low.durability.unwrap_or_else(|| "1s".into());
@@ -193,9 +192,7 @@ fn store(low: LowStore) -> Result<StoreConfig, ConfigError> {
         picaflor::Error::Option { why, .. } => ConfigError::value("store.path", why),
         why => ConfigError::value("store", why.to_string()),
     })?;
-    if made.is_none() {
-        machine::room_for(&store)?;
-    }
+    machine::room_for(&store, made.is_some())?;
     Ok(store)
 }
 
