@@ -88,6 +88,21 @@ impl Shared {
         self.options.memory.saturating_sub(taken + self.overhead)
     }
 
+    /// Bytes in use. What goes from a buffer into the tier while the accounts are read would count twice: then they are
+    /// read again, a few times.
+    pub(crate) fn memory_used(&self) -> u64 {
+        let mut buffers = self.buffer_bytes.load(Relaxed);
+        let mut tries = 8;
+        loop {
+            let rest = self.index_bytes.load(Relaxed) + self.memory.held() + self.pool.idle_bytes() as u64;
+            let now = self.buffer_bytes.load(Relaxed);
+            if now == buffers || tries == 0 {
+                return now + rest;
+            }
+            (buffers, tries) = (now, tries - 1);
+        }
+    }
+
     /// Brings the memory tier back under its budget.
     pub(crate) fn shrink_memory(&self) {
         self.release(self.memory.shrink(self.tier_budget()));

@@ -288,10 +288,7 @@ impl Store {
             index_bytes,
             memory_objects: shared.memory.len() as u64
                 + self.recovered_volumes().iter().map(|volume| volume.catalog.waiting().count()).sum::<u64>(),
-            memory_used: index_bytes
-                + shared.buffer_bytes.load(Relaxed)
-                + shared.memory.held()
-                + shared.pool.idle_bytes() as u64,
+            memory_used: shared.memory_used(),
             memory_limit: shared.options.memory,
             capacity: capacity + self.layout().map_or(0, |layout| layout.capacity()),
             volumes,
