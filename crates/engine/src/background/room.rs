@@ -184,7 +184,7 @@ impl Room {
         if self.checkpointer.is_due() {
             self.make_room_for_checkpoint()?;
         }
-        self.checkpointer.step()
+        Ok(self.checkpointer.step()? | self.checkpointer.hot_step()?)
     }
 
     /// A checkpoint from beginning to end, or the rest of the one that is running.

@@ -18,18 +18,16 @@ use parking_lot::Mutex;
 use picaflor_format::{
     BLOCK,
     checkpoint::{BEGUN, Begun, Directory, PAGES, PIECE_HEADER, PINNED, encode_cluster, push_piece, room},
-    cluster::{self, Content, Row},
+    cluster::{self, Content},
     doubt::Doubt,
     journal::RECORDS_MIN,
     superblock::CheckpointRef,
-    zone::Map,
 };
 
 use crate::{
     Error, Result,
     base::stats::add,
-    cache::buffers::Slot,
-    index::Location,
+    log::hot::HotLog,
     log::unfinished::begin,
     read::parts::Parts,
     space::{Site, Space, State},
@@ -55,18 +53,12 @@ pub(crate) struct CheckpointState {
     inherited: u32,
     /// Whether the newest one began when the scrubber had ended.
     settled: bool,
-    hot_seq: u64,
 }
 
 impl CheckpointState {
     /// As recovery found it.
     pub(crate) fn restored(current: Vec<u32>, previous: Vec<u32>, scanned: u64) -> Self {
         Self { current, previous, scanned, inherited: 2, ..Self::default() }
-    }
-
-    /// Continues the numbering of hot logs.
-    pub(crate) fn after_hot_log(self, hot_seq: u64) -> Self {
-        Self { hot_seq, ..self }
     }
 }
 
@@ -113,12 +105,13 @@ pub(crate) struct Checkpointer {
     pub(crate) appender: Arc<Appender>,
     pub(crate) committer: Arc<Committer>,
     state: Mutex<CheckpointState>,
+    hot: HotLog,
 }
 
 impl Checkpointer {
-    pub(crate) fn new(parts: &Parts, committer: &Arc<Committer>, state: CheckpointState) -> Self {
+    pub(crate) fn new(parts: &Parts, committer: &Arc<Committer>, (state, hot): (CheckpointState, HotLog)) -> Self {
         let (committer, appender) = (Arc::clone(committer), Arc::clone(&committer.appender));
-        Self { parts: parts.clone(), appender, committer, state: Mutex::new(state) }
+        Self { parts: parts.clone(), appender, committer, state: Mutex::new(state), hot }
     }
 
     /// Whether there are too few clean clusters for one.
@@ -331,7 +324,7 @@ impl Checkpointer {
             Ok(reference) => {
                 self.commit_checkpoint(state, running, reference)
                     .inspect_err(|error| self.parts.log.stop(error.clone()))?;
-                self.write_hot_log(state).inspect_err(|error| self.stop_if_broken(error))
+                self.hot.write().inspect_err(|error| self.stop_if_broken(error))
             }
             Err(error) => {
                 self.stop_if_broken(&error);
@@ -339,6 +332,14 @@ impl Checkpointer {
                 Err(error)
             }
         }
+    }
+
+    /// Writes the hot log by the clock. Returns whether it did.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn hot_step(&self) -> Result<bool> {
+        self.hot.step().inspect_err(|error| self.stop_if_broken(error))
     }
 
     /// A device that failed a checkpoint's write or sync, be it for want of blocks of its own, is not trusted with
@@ -463,54 +464,5 @@ impl Checkpointer {
 
     fn no_cluster(&self) -> Error {
         Error::io(self.parts.medium.place.clone(), io::Error::new(io::ErrorKind::StorageFull, NoCluster))
-    }
-
-    /// Notes where the hottest objects lie. Not synced: losing it costs warmth only.
-    fn write_hot_log(&self, state: &mut CheckpointState) -> Result<()> {
-        let hottest = self.parts.shared.memory.hottest(picaflor_format::hot::CAPACITY);
-        let clusters = self.hot_clusters(picaflor_format::hot::CAPACITY);
-        let words: Vec<u64> = hottest
-            .iter()
-            .filter(|frame| self.parts.catalog.is_home_of(frame))
-            .filter_map(|frame| {
-                let on_disk = |entry: &crate::index::IndexEntry| matches!(entry.location(), Location::OnDisk { .. });
-                self.parts.catalog.index.candidates(frame.hash).into_iter().find(on_disk).map(|entry| entry.0)
-            })
-            .chain(clusters)
-            .take(picaflor_format::hot::CAPACITY)
-            .collect();
-        state.hot_seq += 1;
-        let mut buf = self.parts.shared.pool.take(picaflor_format::zone::HOT_SLOT as usize);
-        picaflor_format::hot::encode(&mut buf, state.hot_seq, self.parts.medium.store_id, &words);
-        self.parts
-            .medium
-            .write_all(vec![(Map::hot(state.hot_seq), buf.into_bytes())])
-            .map_err(|error| self.parts.medium.io("writing the hot log", error))
-    }
-
-    /// Of each cluster in memory an entry that leads to where it lies, the one used last first; none where memory holds
-    /// objects.
-    fn hot_clusters(&self, most: usize) -> Vec<u64> {
-        let own = self
-            .parts
-            .shared
-            .memory
-            .recent_clusters()
-            .into_iter()
-            .filter(|resident| resident.volume == self.parts.medium.number);
-        own.take(most).filter_map(|resident| self.entry_at_home(resident.slot)).collect()
-    }
-
-    fn entry_at_home(&self, slot: u32) -> Option<u64> {
-        let home = self.parts.catalog.buffers.home(slot)?;
-        let rows = match &*self.parts.catalog.buffers.slot(slot).read() {
-            Slot::Filled(filled) => filled.rows.clone(),
-            _ => return None,
-        };
-        let at_home = |row: &Row| {
-            let entry = self.parts.catalog.entry_in_slot(slot, row)?;
-            Some(entry.at(Location::OnDisk { grain: self.parts.medium.grain(home, row.offset) }).0)
-        };
-        rows.iter().find_map(at_home)
     }
 }

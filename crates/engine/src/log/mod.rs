@@ -2,6 +2,7 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod flush_queue;
+pub(crate) mod hot;
 pub(crate) mod journal;
 pub(crate) mod known;
 pub(crate) mod recorder;

@@ -36,6 +36,7 @@ use crate::{
     cache::residents::{Residents, open_slots},
     index::{Index, SLOTS_MAX},
     log::checkpoint::{CheckpointState, Checkpointer},
+    log::hot::HotLog,
     log::known::Known,
     log::recorder::{Log, SuperblockHome},
     read::batch::ReadBatch,
@@ -182,6 +183,8 @@ pub(super) fn build(
 #[derive(Default)]
 pub(super) struct Begin {
     pub(super) checkpointer: CheckpointState,
+    /// Number of the newest hot log.
+    pub(super) hot_seq: u64,
     pub(super) known: Known,
     /// Places to warm, and whether everything is then verified.
     pub(super) scrub: (Vec<u64>, bool),
@@ -189,11 +192,12 @@ pub(super) struct Begin {
 
 /// The parts that write, and what works beside the verbs, on those that are there.
 pub(super) fn assemble(parts: Parts, lanes: usize, begin: Begin) -> Volume {
-    let Begin { checkpointer, known, scrub: (hot, verify) } = begin;
+    let Begin { checkpointer, hot_seq, known, scrub: (hot, verify) } = begin;
     let appender = Arc::new(Appender::new(&parts, lanes));
     let packer = Arc::new(Packer::new(&parts, &appender));
     let committer = Arc::new(Committer::new(&parts, &packer));
-    let checkpointer = Arc::new(Checkpointer::new(&parts, &committer, checkpointer));
+    let hot_log = HotLog::new(&parts, hot_seq);
+    let checkpointer = Arc::new(Checkpointer::new(&parts, &committer, (checkpointer, hot_log)));
     let reclaimer = Reclaimer::new(&parts, &checkpointer);
     let room = Arc::new(Room::new(&parts, reclaimer));
     let (batch, scrubber) = (ReadBatch::new(&parts), Scrubber::new(&parts, known, Scrub::new(hot, verify)));

@@ -75,7 +75,7 @@ pub(super) fn read(number: usize, found: Found, shared: &Arc<Shared>, identity: 
     parts.log.go_on_with(journal);
     // An opening that may not write learns of damage by the gets that find it, and drops nothing beforehand.
     let verify = (!clean || known.may_mislead()) && !shared.options.read_only;
-    let begin = Begin { checkpointer: checkpointer.after_hot_log(hot_seq), known, scrub: (hot, verify) };
+    let begin = Begin { checkpointer, hot_seq, known, scrub: (hot, verify) };
     Ok(Unopened { volume: Arc::new(assemble(parts, lanes, begin)), receipt, merge, ring: Some((ring, cold)) })
 }
 

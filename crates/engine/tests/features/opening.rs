@@ -207,3 +207,40 @@ fn what_was_hot_in_the_last_run_is_what_an_opening_warms_however_many_hot_logs_t
     store.close().unwrap();
     assert_eq!(Store::open(options).unwrap().receipt().volumes[0].hot, 0);
 }
+
+/// Of a store that is read alone no checkpoint is taken.
+#[test]
+fn what_is_hot_is_noted_by_the_clock_and_only_where_something_is_found() {
+    const HALF_A_MINUTE: Duration = Duration::from_secs(30);
+    let device = CountedDevice::new(Arc::new(MemoryDevice::new(64 * MIB)));
+    let options = by_hand(Arc::new(device.clone()));
+    let store = Store::open(options.clone()).unwrap();
+    (0..4000).for_each(|i| store.put(&key(i), &body(i, 6000)).unwrap());
+    store.close().unwrap();
+    let store = Store::open(options.clone()).unwrap();
+    let reads = |store: &Store, asked: std::ops::Range<u64>| {
+        let before = device.counts().reads;
+        asked.for_each(|i| assert!(read(store, &key(i)).is_some(), "{i}"));
+        device.counts().reads - before
+    };
+    let rest = |store: &Store| while store.step().unwrap() {};
+    rest(&store);
+    for i in 0..20 {
+        // In the first half nothing is asked for.
+        if i >= 10 {
+            (0..3).for_each(|_| _ = reads(&store, 500..550));
+        }
+        let before = device.counts();
+        options.clock.advance(HALF_A_MINUTE);
+        rest(&store);
+        let now = device.counts();
+        let written = (now.writes - before.writes, now.write_bytes - before.write_bytes);
+        assert_eq!(written, if i < 10 { (0, 0) } else { (1, 64 << 10) }, "{i}");
+    }
+    kill(store);
+    let store = Store::open(options).unwrap();
+    rest(&store);
+    assert_eq!(reads(&store, 500..550), 0, "the new ones are in memory");
+    let cold = reads(&store, 1500..1550);
+    assert!(cold > 0, "others are not");
+}
