@@ -146,13 +146,16 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
 /// is written there before its superblock says so, and what is left of a place by an opening that fails now is a longer
 /// file.
 fn grow(found: &mut [Found], options: &Options) -> Result<bool> {
-    let given = options.capacity / options.places.len() as u64;
+    let (given, layout) = (options.capacity / options.places.len() as u64, options.preset.layout);
+    if given == 0 || layout != LayoutKind::Ring {
+        return Ok(false);
+    }
     let counted = AtomicU64::new(0);
     let mut growing = Vec::new();
     for (number, found) in found.iter().enumerate() {
-        let Some(mut block) = found.superblock.filter(|_| given != 0) else { continue };
-        let wanted = validate::wanted(given, found.room, options.preset.layout);
-        if wanted > block.capacity && options.preset.layout == LayoutKind::Ring {
+        let Some(mut block) = found.superblock else { continue };
+        let wanted = validate::wanted(given, found.room, layout);
+        if wanted > block.capacity {
             (block.made_with, block.capacity) = (block.first_capacity(), wanted);
             growing.push((number, block));
         }
