@@ -39,8 +39,10 @@ impl Whims {
             whims.memory = plan.least_memory().max(plan.memory * dice.between(1, 4) / 2);
         }
         if dice.percent(20) {
-            let capacity = dice.pick(&[0, plan.capacity * plan.volumes as u64 + MORE]);
-            whims.capacity = if keeps_its_size(plan) { 0 } else { capacity };
+            let more = plan.capacity * plan.volumes as u64 + MORE;
+            // Few devices have bytes to grow into.
+            let drawn = if plan.capacity < plan.device { more } else { dice.pick(&[0, more]) };
+            whims.capacity = if keeps_its_size(plan) { 0 } else { drawn };
         }
         if dice.percent(20) {
             whims.open_buffers = dice.between(1, 12) as usize;
