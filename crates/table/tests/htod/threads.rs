@@ -116,11 +116,12 @@ fn tables_are_made_while_others_mend_and_close() {
     drop(tables);
     let (tables, receipt) = open(&device, Durable::AtCommit);
     assert!(!receipt.clean && tables.wants_mending());
+    let (is_made, made) = mpsc::channel();
     let maker = {
         let tables = tables.clone();
         thread::spawn(move || {
             let make = |number: &u64| match tables.table(&format!("table {number}")) {
-                Ok(table) => table.put(b"a", b"b").is_ok(),
+                Ok(table) => table.put(b"a", b"b").inspect(|_| _ = is_made.send(())).is_ok(),
                 Err(error) => {
                     assert!(matches!(error, Error::Closed), "{error}");
                     false
@@ -130,8 +131,10 @@ fn tables_are_made_while_others_mend_and_close() {
         })
     };
     let (mends, closes) = (tables.clone(), tables);
+    made.recv().unwrap();
     in_time("mending", move || mends.mend().unwrap());
-    in_time("closing", move || while !maker.is_finished() && closes.close().is_err() {});
+    in_time("closing", move || closes.close().unwrap());
+    in_time("making", move || maker.join().unwrap());
     let (tables, receipt) = open(&device, Durable::AtCommit);
     assert!(receipt.clean && tables.names().unwrap().len() > 1);
     assert_eq!(tables.table("t").unwrap().len(), 200);
