@@ -83,15 +83,15 @@ impl HotLog {
         let objects = hottest.iter().filter(|frame| self.parts.catalog.is_home_of(frame));
         let objects =
             objects.filter_map(|frame| self.parts.catalog.index.candidates(frame.hash).into_iter().find(on_disk));
-        objects.map(|entry| entry.0).chain(self.clusters(CAPACITY)).take(CAPACITY).collect()
+        objects.map(|entry| entry.0).chain(self.clusters()).take(CAPACITY).collect()
     }
 
     /// Of each cluster in memory an entry that leads to where it lies, the one used last first; none where memory holds
     /// objects.
-    fn clusters(&self, most: usize) -> Vec<u64> {
+    fn clusters(&self) -> impl Iterator<Item = u64> {
         let clusters = self.parts.shared.memory.recent_clusters();
         let own = clusters.into_iter().filter(|resident| resident.volume == self.parts.medium.number);
-        own.take(most).filter_map(|resident| self.entry_at_home(resident.slot)).collect()
+        own.filter_map(|resident| self.entry_at_home(resident.slot))
     }
 
     fn entry_at_home(&self, slot: u32) -> Option<u64> {

@@ -160,7 +160,7 @@ fn grow(found: &mut [Found], options: &Options) -> Result<bool> {
             growing.push((number, block));
         }
         let clusters = validate::map_of(&block)?.cluster_count();
-        validate::count_tables(options, &counted, &found.place, block.segment_bits, clusters)?;
+        validate::foresee_tables(options, &counted, &found.place, block.segment_bits, clusters)?;
     }
     for (number, block) in &growing {
         let found = &mut found[*number];

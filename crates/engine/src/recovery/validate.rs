@@ -74,8 +74,7 @@ fn judge(options: &Options, made: &[About]) -> Result<()> {
     for (number, place) in options.places.iter().enumerate() {
         let (name, capacity) = match (made.get(number), place) {
             (Some(about), _) => {
-                let wanted = if each == 0 { 0 } else { wanted(each, room(place, about.capacity), layout) };
-                (about.place.clone(), about.capacity.max(wanted))
+                (about.place.clone(), about.capacity.max(wanted(each, room(place, about.capacity), layout)))
             }
             (None, Place::Device(device)) => {
                 (device.backend(), if each == 0 { u64::MAX } else { each }.min(device.capacity()))
@@ -96,8 +95,7 @@ fn judge(options: &Options, made: &[About]) -> Result<()> {
         let made_with = made.get(number).map_or(capacity, |about| about.made_with);
         let map = Map::grown(made_with, capacity, options.cluster);
         let clusters = map.ok_or_else(|| no_map(capacity, options.cluster))?.cluster_count();
-        count_tables(&options, &counted, &name, bits, clusters)?;
-        counted.fetch_add(Index::empty_bytes(bits), Relaxed);
+        foresee_tables(&options, &counted, &name, bits, clusters)?;
     }
     Ok(())
 }
@@ -148,6 +146,19 @@ pub(super) fn count_tables(
         );
         return Err(Error::Option { name: "memory", why });
     }
+    Ok(())
+}
+
+/// As [`count_tables`], where there is no index yet that counts itself.
+pub(super) fn foresee_tables(
+    options: &Options,
+    counted: &AtomicU64,
+    place: &str,
+    segment_bits: u32,
+    clusters: u32,
+) -> Result<()> {
+    count_tables(options, counted, place, segment_bits, clusters)?;
+    counted.fetch_add(Index::empty_bytes(segment_bits), Relaxed);
     Ok(())
 }
 

@@ -22,6 +22,7 @@ mod origin_tls;
 mod packaging;
 mod purge;
 mod ranges;
+mod readers;
 mod redirects;
 mod reload;
 mod rules;
