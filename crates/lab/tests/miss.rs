@@ -3,11 +3,12 @@
 
 mod model;
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use model::{Rules, missed};
 use picaflor_lab::{
     cache::{Policy, replay},
+    run::misses,
     trace::{Request, Trace},
 };
 
@@ -51,6 +52,22 @@ fn miss_ratios_are_those_of_others() {
         compared += 1;
     });
     assert_eq!(compared, 2 * 5 * 3, "three policies at five sizes on two traces");
+}
+
+/// The engine itself, which needs room for more than bodies, misses no more than either policy that has none to pay.
+#[test]
+fn picaflor_misses_no_more_than_lru_and_s3_fifo() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(FILES[0].1);
+    let mut trace = Trace::load(&[file], None, |_| {}).unwrap();
+    trace.settle_sizes();
+    let trace = Arc::new(trace);
+    for capacity in [64, 128, 256] {
+        let ours = misses(&trace, capacity << 20, &|_| {}).unwrap().requests;
+        let theirs =
+            [Policy::Lru, Policy::S3Fifo].map(|policy| replay(policy, capacity << 20, &trace.requests).requests);
+        println!("{capacity} MiB: {ours:.4}, {theirs:.4?}");
+        assert!(theirs.iter().all(|theirs| ours <= *theirs), "{capacity} MiB: {ours:.4} of {theirs:.4?}");
+    }
 }
 
 /// Why S3-FIFO differs from libCacheSim's by more than 0.01 here and there: the paper's algorithm does, and by as much.

@@ -99,7 +99,7 @@ impl VictimReader {
 
     fn knows_next(&self) -> bool {
         let parts = &self.parts;
-        let is_known = matches!(parts.shared.eviction().victim(), Victim::Oldest | Victim::Emptiest);
+        let is_known = matches!(parts.shared.eviction().victim(), Victim::Oldest | Victim::Queued | Victim::Emptiest);
         is_known && parts.residents.listed.is_none() && !parts.residents.reader.is_by_cluster()
     }
 

@@ -5,9 +5,9 @@
 //! again when its turn comes.
 
 use picaflor_device::AlignedBuf;
-use picaflor_format::cluster::Row;
+use picaflor_format::{cluster::Row, frame::Kind};
 
-use crate::{Result, index::IndexEntry, read::parts::Parts};
+use crate::{Result, base::policy::Eviction, index::IndexEntry, read::parts::Parts};
 
 /// Frames that lie no farther apart are one read: a device moves about as many bytes in the time of one more request.
 const GAP: usize = 16 << 10;
@@ -90,7 +90,12 @@ impl VictimReader {
 
     /// Whether it was asked for since it was placed, or is in memory and hot.
     pub(crate) fn is_used(&self, row: &Row, entry: IndexEntry) -> bool {
-        entry.uses() > 0 || self.parts.shared.memory.is_hot(row.hash)
+        self.uses(row, entry) > 0
+    }
+
+    /// How often it was asked for, as far as that is counted.
+    pub(super) fn uses(&self, row: &Row, entry: IndexEntry) -> u32 {
+        entry.uses().max(self.parts.shared.memory.uses(row.hash).into())
     }
 
     /// Reads the frames of a victim that may be put again.
@@ -106,15 +111,21 @@ impl VictimReader {
     }
 
     /// Where the frames lie that may be put again, and how much is read there: what was used, as far as the budget
-    /// goes.
+    /// goes; a piece of a large object may follow those before it, whatever that costs.
     pub(super) fn survivors(&self, left: &mut i64, live: &[(Row, IndexEntry)]) -> Vec<(usize, usize)> {
+        let follows = self.parts.shared.eviction() == Eviction::S3Fifo;
+        let given = (*left).min(self.parts.shared.budget.most_of(self.parts.space.live.room));
+        let mut here = given;
         let is_wanted = |(row, entry): &&(Row, IndexEntry)| {
-            let wanted = *left > 0 && self.is_used(row, *entry);
-            *left -= if wanted { i64::from(row.len) } else { 0 };
+            let may_stay = here > 0 || follows && row.kind != Kind::Whole;
+            let wanted = may_stay && self.is_used(row, *entry);
+            here -= if wanted { i64::from(row.len) } else { 0 };
             wanted
         };
         let rows = live.iter().filter(is_wanted).map(|(row, _)| row);
-        pieces(rows, self.parts.medium.cluster_len(), self.parts.medium.device.read_unit())
+        let pieces = pieces(rows, self.parts.medium.cluster_len(), self.parts.medium.device.read_unit());
+        *left -= given - here;
+        pieces
     }
 }
 
@@ -135,8 +146,6 @@ fn pieces<'a>(rows: impl Iterator<Item = &'a Row>, cluster: usize, unit: usize) 
 
 #[cfg(test)]
 mod tests {
-    use picaflor_format::frame::Kind;
-
     use super::*;
 
     #[test]

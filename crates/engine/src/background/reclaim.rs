@@ -18,7 +18,7 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use picaflor_format::{
     cluster::Row,
-    frame::{Header, Kind},
+    frame::{ChunkKey, Header, Kind},
 };
 
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
     base::frame::Draft,
     base::policy::Eviction,
     base::stats::add,
-    index::IndexEntry,
+    index::{IndexEntry, Location},
     log::checkpoint::Checkpointer,
     read::parts::Parts,
     space::{SPARE, State, Victim},
@@ -94,6 +94,13 @@ enum Emptied {
     Unread(Error),
 }
 
+/// What became of a piece of a large object.
+enum Before {
+    Gone,
+    /// It was put again.
+    Moved,
+}
+
 /// What became of one reclaim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reclaimed {
@@ -139,7 +146,7 @@ impl Reclaimer {
     }
 
     pub(crate) fn clean_ahead(&self) -> u32 {
-        (2 * self.appender.lanes.len() as u32 + 16).min(self.parts.space.count() / 8)
+        (2 * self.appender.lanes.len() as u32 + 16).min(self.parts.space.count() / 16)
     }
 
     /// Empties clusters until it is enough, or there is none.
@@ -276,6 +283,10 @@ impl Reclaimer {
                 return Ok(Emptied::Dense);
             }
         }
+        if eviction == Eviction::S3Fifo && !aged {
+            let uses = live.iter().map(|(row, entry)| u64::from(self.victims.uses(row, *entry))).sum();
+            self.parts.space.victims().learn(victim, uses, live.iter().map(|(row, _)| u64::from(row.len)).sum());
+        }
         let bytes = match bytes {
             Bytes::None if !needs_all => self.victims.read_survivors(victim, &live),
             bytes => bytes,
@@ -290,6 +301,7 @@ impl Reclaimer {
         }
         // Until here there was to be none: no header was looked at.
         drop(no_leases);
+        self.parts.shared.budget.begin_victim(self.parts.space.live.room);
         let mut survivors = 0;
         for (row, entry) in &read {
             let frame = bytes.frame(row).unwrap_or_default();
@@ -326,7 +338,15 @@ impl Reclaimer {
         let object = Occupant { len: header.payload_len() as u64, used, priority, expired };
         let chunk = Some(header.key(frame)).filter(|_| header.kind == Kind::Chunk);
         let is_orphan = chunk.is_some_and(|key| self.parts.frames.is_orphan(key));
-        if !is_orphan && eviction.deserves(&object, &self.parts.shared.budget) {
+        let stays = match self.before(header, frame, entry).filter(|_| eviction == Eviction::S3Fifo && !expired) {
+            Some(Before::Gone) => false,
+            Some(Before::Moved) => {
+                self.parts.shared.budget.overdraw(object.len);
+                true
+            }
+            None => eviction.deserves(&object, &self.parts.shared.budget),
+        };
+        if !is_orphan && stays {
             return self.reinsert(header, frame, row, entry);
         }
         let mut _no_new_leases = None;
@@ -339,6 +359,41 @@ impl Reclaimer {
         let why = if expired { Departure::Expired } else { Departure::Evicted };
         self.evict(row, entry, Some((header.key(frame), header.kind)), why);
         Ok(false)
+    }
+
+    /// What became of the piece that comes before this one, if it is of a large object that is being emptied: it stays
+    /// whole, or it leaves.
+    fn before(&self, header: &Header, frame: &[u8], entry: IndexEntry) -> Option<Before> {
+        let Parts { medium, catalog, space, frames, .. } = &self.parts;
+        let key = match header.kind {
+            Kind::Chunk => {
+                let key = ChunkKey::decode(header.key(frame)).ok()?;
+                let Some(number) = key.number.checked_sub(1) else {
+                    // The first one decides for all.
+                    let is_dear =
+                        frames.total_of(&key).is_some_and(|total| self.parts.shared.budget.left() < total as i64);
+                    return is_dear.then_some(Before::Gone);
+                };
+                ChunkKey { number, ..key }
+            }
+            Kind::Manifest => {
+                let id = header.manifest(frame).filter(|manifest| manifest.chunks() > 0)?.id;
+                ChunkKey { parent: medium.hasher.key(header.key(frame)).0, id, number: 0 }
+            }
+            Kind::Whole | Kind::Copy => return None,
+        };
+        let cluster = |entry: IndexEntry| match entry.location() {
+            Location::OnDisk { grain } => medium.cluster_of(grain),
+            Location::Buffered { .. } => None,
+        };
+        let here = cluster(entry)?;
+        let found = catalog.index.candidates(medium.hasher.chunk(&key.encode()).short());
+        let before = found.into_iter().next_back();
+        match before.map(cluster) {
+            None => Some(Before::Gone),
+            Some(Some(cluster)) if !space.victims().is_newer(cluster, here) => None,
+            Some(_) => Some(Before::Moved),
+        }
     }
 
     fn reinsert(&self, header: &Header, frame: &[u8], row: &Row, entry: IndexEntry) -> Result<bool> {

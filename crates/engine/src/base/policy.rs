@@ -77,6 +77,9 @@ pub enum PackOrder {
 pub enum Eviction {
     /// The oldest cluster; what was used since it was placed goes round again.
     RingReinsert,
+    /// The oldest cluster of one of two queues; what was used since it was placed goes round again, in the second one
+    /// (S3-FIFO: Yang et al., SOSP 2023).
+    S3Fifo,
     /// The object that was not asked for for longest, one by one.
     Lru,
     /// The cluster of which nothing was asked for for longest, with everything in it.

@@ -78,7 +78,7 @@ pub(crate) const PICAFLOR: Preset = Preset {
     layout: LayoutKind::Ring,
     retention: Retention::S3Fifo,
     reading: Reading::WhatPays,
-    eviction: Eviction::RingReinsert,
+    eviction: Eviction::S3Fifo,
     persistence: Persistence::JournalAndCheckpoint,
 };
 

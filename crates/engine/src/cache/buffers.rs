@@ -28,6 +28,7 @@ use crate::{
     base::frame::{Draft, Frame},
     base::policy::PackOrder,
     index::{IndexEntry, Location, SLOTS_MAX},
+    space::Queue,
     write::placement::Class,
     write::staging::Staging,
 };
@@ -47,6 +48,8 @@ pub(crate) struct Open {
     /// What its frames carry for it.
     mark: u64,
     pub(crate) class: Class,
+    /// The queue that its cluster will be in.
+    pub(crate) queue: Queue,
     /// Granted at the first write, at the latest when it is sealed.
     pub(crate) cluster: Option<u32>,
     /// Journal page that was next when it was opened: whatever happens to its objects is told from there on.
@@ -129,7 +132,20 @@ impl Open {
     pub(crate) fn new(mut bytes: AlignedBuf, (seq, mark): (u64, u64), class: Class, since: u64) -> Self {
         bytes[..cluster::HEADER].fill(0);
         let (rows, page) = (Vec::with_capacity(64), bytes.len());
-        Self { bytes, used: cluster::HEADER, rows, seq, mark, class, cluster: None, since, flushed: 0, page, number: 0 }
+        Self {
+            bytes,
+            used: cluster::HEADER,
+            rows,
+            seq,
+            mark,
+            class,
+            queue: Queue::Small,
+            cluster: None,
+            since,
+            flushed: 0,
+            page,
+            number: 0,
+        }
     }
 
     /// Divides it into pages of so many bytes from here on; as long as it is empty.

@@ -104,9 +104,9 @@ impl Memory {
         self.shard(hash).read().get(&hash).cloned()
     }
 
-    /// Whether an object with this hash is here and was used.
-    pub(crate) fn is_hot(&self, hash: u64) -> bool {
-        self.shard(hash).read().get(&hash).is_some_and(|frame| frame.uses() > 0)
+    /// Uses of an object with this hash that are not yet forgotten; none if it is not here.
+    pub(crate) fn uses(&self, hash: u64) -> u8 {
+        self.shard(hash).read().get(&hash).map_or(0, |frame| frame.uses())
     }
 
     /// Takes an object in if `current` still says so once no other thread can change its entry.

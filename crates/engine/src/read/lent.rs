@@ -18,6 +18,7 @@ use crate::{
     cache::buffers::{Open, Slot},
     index::{Entered, IndexEntry, Location},
     read::parts::Parts,
+    space::Queue,
 };
 
 impl VolumeEnv for Parts {
@@ -65,7 +66,7 @@ impl VolumeEnv for Parts {
 
     fn lane(&self, header: &Header) -> usize {
         let placer = &self.catalog.placer;
-        placer.lane(placer.class(header.kind, header.group, header.server), header.generation)
+        placer.lane(placer.class(header.kind, header.group, header.server), Queue::Small, header.generation)
     }
 
     fn open_buffer(&self, header: &Header, bytes: u64) -> Option<u32> {

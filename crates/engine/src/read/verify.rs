@@ -346,6 +346,14 @@ impl Frames {
         self.streams_open.load(Relaxed) == 0 && !has_owner()
     }
 
+    /// Bytes of the large object that a chunk belongs to, if that can be read.
+    pub(crate) fn total_of(&self, key: &ChunkKey) -> Option<u64> {
+        let parent = key.parent as u64;
+        let manifest = |entry| self.look_at(parent, entry, |header, frame| header.manifest(frame)).ok()??;
+        let mut manifests = self.catalog.index.candidates(parent).into_iter().filter_map(manifest);
+        manifests.find(|manifest| manifest.id == key.id).map(|manifest| manifest.total)
+    }
+
     /// Whether a frame is a chunk whose large object is gone.
     pub(crate) fn is_left_over(&self, header: &Header, frame: &[u8]) -> bool {
         header.kind == Kind::Chunk && self.is_orphan(header.key(frame))

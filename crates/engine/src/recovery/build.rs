@@ -109,6 +109,8 @@ pub(super) fn build(
         (options.next_cluster, options.groups),
         notes_use,
     );
+    let has_queues = shared.preset.eviction(options.mode) == Eviction::S3Fifo;
+    let space = if has_queues { space.with_queues() } else { space };
     let space = if shared.preset.has_places() { space.with_places() } else { space };
     let space = Arc::new(if options.cluster_age.limit().is_some() { space.aging_from(shared.second()) } else { space });
     let medium = Arc::new(Medium {

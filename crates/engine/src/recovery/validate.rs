@@ -130,8 +130,11 @@ pub(super) fn count_tables(
     segment_bits: u32,
     clusters: u32,
 ) -> Result<()> {
-    let notes_use = options.preset.eviction(options.mode) == Eviction::LruCluster;
-    let each = if notes_use { Space::BYTES_PER_USED_CLUSTER } else { Space::BYTES_PER_CLUSTER };
+    let each = match options.preset.eviction(options.mode) {
+        Eviction::LruCluster => Space::BYTES_PER_USED_CLUSTER,
+        Eviction::S3Fifo => Space::BYTES_PER_QUEUED_CLUSTER,
+        _ => Space::BYTES_PER_CLUSTER,
+    };
     let each = each + if options.preset.has_pages() { Pages::BYTES_PER_CLUSTER + Large::BYTES_PER_CLUSTER } else { 0 };
     let each = each + if options.cluster_age.limit().is_some() { Space::BYTES_PER_AGING_CLUSTER } else { 0 };
     let places = if options.preset.has_places() { Space::BYTES_OF_PLACES } else { 0 };

@@ -10,7 +10,7 @@ use crate::base::{layout::Opener, places::PlacesOpener};
 
 pub(crate) use region::Site;
 pub use ring::NextCluster;
-pub(crate) use ring::{Fill, PAGES_MAX, Promised, SPARE, Space, State, Victim};
+pub(crate) use ring::{Fill, PAGES_MAX, Promised, Queue, SPARE, Space, State, Victim};
 
 /// The preset's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,6 +14,7 @@ mod fill;
 mod grants;
 mod live;
 mod pages;
+mod queues;
 mod runs;
 mod seen;
 mod uses;
@@ -27,8 +28,8 @@ use std::{
 
 use parking_lot::Mutex;
 
-pub(crate) use self::{fill::Fill, runs::Promised};
-use self::{grants::Grants, live::Live, seen::Seen, uses::Uses};
+pub(crate) use self::{fill::Fill, queues::Queue, runs::Promised};
+use self::{grants::Grants, live::Live, queues::Queues, seen::Seen, uses::Uses};
 use super::region::{Regions, Site};
 
 /// Which free cluster is written next, where objects lie in clusters (Shriver et al. 2001, §3.5).
@@ -60,6 +61,8 @@ pub(crate) enum Victim {
     HalfEmpty,
     /// The one of which nothing was asked for for longest.
     LeastRecent,
+    /// The oldest of one of two queues.
+    Queued,
     /// One whose age counts from an earlier second than this.
     Aged(u32),
 }
@@ -88,6 +91,11 @@ impl State {
     /// Whether entries lead to this cluster on the device.
     pub(crate) fn is_read(self) -> bool {
         matches!(self, Self::Sealed | Self::Paged)
+    }
+
+    /// Whether it takes room of a queue.
+    fn is_held(self) -> bool {
+        matches!(self, Self::Busy | Self::Sealed | Self::Paged)
     }
 }
 
@@ -121,6 +129,7 @@ struct Clusters {
     idle: Vec<(u64, u32)>,
     /// Those with the least in them when they were last looked for, the emptiest last.
     emptiest: Vec<u32>,
+    queues: Queues,
     regions: Regions,
     /// Which pages of each cluster are in memory, a bit for each; none before one is.
     resident: Vec<u64>,
@@ -153,6 +162,9 @@ impl Space {
     /// The same as the first, where it is also noted when each was used.
     pub(crate) const BYTES_PER_USED_CLUSTER: u64 = Self::BYTES_PER_CLUSTER + Uses::BYTES_PER_CLUSTER;
 
+    /// What the queue takes that it is in, where there are two.
+    pub(crate) const BYTES_PER_QUEUED_CLUSTER: u64 = Self::BYTES_PER_CLUSTER + Queues::BYTES_PER_CLUSTER;
+
     /// All free. `groups`: how many [`NextCluster::InRegion`] divides the device among. `notes_use`: whether
     /// [`Victim::LeastRecent`] will be asked for.
     pub(crate) fn new(count: u32, cluster_grains: u32, (next, groups): (NextCluster, u32), notes_use: bool) -> Self {
@@ -165,6 +177,7 @@ impl Space {
             hand: 0,
             idle: Vec::new(),
             emptiest: Vec::new(),
+            queues: Queues::default(),
             regions: Regions::new(count, groups),
             resident: Vec::new(),
             aside: BTreeSet::new(),
@@ -193,6 +206,12 @@ impl Space {
     /// Where objects have places of their own, these are what is granted.
     pub(crate) fn with_places(mut self) -> Self {
         self.grants = Grants::of_places();
+        self
+    }
+
+    /// Has two queues, for [`Victim::Queued`].
+    pub(crate) fn with_queues(mut self) -> Self {
+        self.clusters.get_mut().queues = Queues::new(self.count());
         self
     }
 
@@ -295,6 +314,8 @@ impl Space {
         clusters.cursor = cursor % self.count();
         clusters.hand = clusters.cursor;
         clusters.written = clusters.cursor;
+        let oldest = clusters.cursor;
+        clusters.queues.begin_at(oldest);
         self.uses.note_access(clusters.cursor);
     }
 
@@ -331,6 +352,7 @@ impl Clusters {
     fn set(&mut self, id: u32, to: State) {
         let from = mem::replace(&mut self.states[id as usize], to);
         let (left, leaves) = [from, to].map(|state| matches!(state, State::Leaving(_))).into();
+        self.queues.moved(id, [from, to].map(State::is_held));
         self.ends.remove(&id);
         self.free -= u32::from(from == State::Free);
         self.free += u32::from(to == State::Free);

@@ -15,12 +15,12 @@ use crate::{
     Options, Result,
     base::blocked::{Blocked, Purpose},
     base::frame::Draft,
-    base::policy::Placement,
+    base::policy::{Eviction, Placement},
     base::stats::add,
     cache::buffers::{Open, Slot},
     index::{IndexEntry, Location},
     read::parts::Parts,
-    space::{SPARE, State},
+    space::{Queue, SPARE, State},
     write::pieces::{SMALL, fills_with_others},
     write::placement::Class,
 };
@@ -67,13 +67,16 @@ impl Appender {
             return self.append_in_run(draft, class, old, cluster);
         }
         let beside = beside.filter(|_| !self.parts.catalog.placer.keeps_apart() && !self.parts.catalog.packs_tightly());
+        let queue = self.queue_of(old, purpose);
         let joined = beside.and_then(|hash| self.lane_of(hash, draft.header.frame_len()));
+        let joined = joined.filter(|lane| queue == Queue::Small || self.parts.catalog.placer.is_of(*lane, queue));
         if joined.is_some() {
             add(&self.parts.shared.counters.neighbours_joined, 1);
         }
-        let lane = joined.or_else(|| self.parts.catalog.placer.lane_of_class(self.parts.residents.class_of(beside?)?));
+        let placer = &self.parts.catalog.placer;
+        let lane = joined.or_else(|| placer.lane_of_class(self.parts.residents.class_of(beside?)?, queue));
         let snug = || self.snug_lane(draft.header.frame_len());
-        let lane = lane.or_else(snug).unwrap_or_else(|| self.parts.catalog.placer.lane(class, draft.header.generation));
+        let lane = lane.or_else(snug).unwrap_or_else(|| placer.lane(class, queue, draft.header.generation));
         let mut lane = self.lanes[lane].lock();
         if self.parts.catalog.placer.keeps_apart() && self.affords_apart() {
             self.part_from_others(&mut lane, class)?;
@@ -82,7 +85,25 @@ impl Appender {
             Ok(slot) => slot,
             Err(blocked) => return Ok(Err(blocked)),
         };
+        if queue == Queue::Main
+            && let Slot::Open(open) = &mut *self.parts.catalog.buffers.slot(slot).write()
+        {
+            open.queue = queue;
+        }
         Ok(self.parts.catalog.enter_in(slot, draft, old).map(drop))
+    }
+
+    /// The queue of a cluster for this object: survivors go to main, and what replaces an object there.
+    fn queue_of(&self, old: Option<IndexEntry>, purpose: Purpose) -> Queue {
+        match (self.parts.shared.eviction(), purpose, old.map(IndexEntry::location)) {
+            (Eviction::S3Fifo, Purpose::Survivor, _) => Queue::Main,
+            (Eviction::S3Fifo, _, Some(Location::OnDisk { grain })) => self
+                .parts
+                .medium
+                .cluster_of(grain)
+                .map_or(Queue::Small, |cluster| self.parts.space.victims().queue(cluster)),
+            _ => Queue::Small,
+        }
     }
 
     /// Fills a cluster of a run with a chunk, and seals it.
@@ -264,6 +285,7 @@ impl Appender {
             };
             self.parts.residents.classes[cluster as usize].store(open.class.short(), Relaxed);
             self.parts.residents.pages.note(cluster, open.page());
+            self.parts.space.victims().enqueue(cluster, open.queue);
             if self.parts.shared.options.cluster_age.limit().is_some() {
                 self.parts.space.uses.note_second(cluster, self.parts.shared.second());
             }

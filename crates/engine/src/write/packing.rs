@@ -30,7 +30,7 @@ use crate::{
     cache::residents::FEWEST,
     index::{IndexEntry, Location},
     read::parts::Parts,
-    space::SPARE,
+    space::{Queue, SPARE},
     write::append::Appender,
     write::placement::Class,
     write::staging::{StagedObject, Staging, Turn},
@@ -256,7 +256,7 @@ impl Packer {
         let Some((class, len)) = turns.peek().map(|first| (first.class, first.frame.header.frame_len())) else {
             return Ok(Ok(()));
         };
-        let number = self.parts.catalog.placer.lane(class, self.parts.shared.generation.load(Relaxed));
+        let number = self.parts.catalog.placer.lane(class, Queue::Small, self.parts.shared.generation.load(Relaxed));
         let mut lane = self.appender.lanes[number].lock();
         let slot = match self.appender.lane_with_room(&mut lane, len, class, purpose)? {
             Ok(slot) => slot,

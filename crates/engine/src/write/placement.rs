@@ -28,7 +28,7 @@ use picaflor_format::frame::Kind;
 use crate::{
     base::policy::Placement,
     base::stats::{Counters, add},
-    space::Site,
+    space::{Queue, Site},
 };
 
 /// What objects of one lane have in common.
@@ -99,8 +99,14 @@ pub(crate) struct Placer {
 }
 
 struct LaneUse {
-    class: Option<Class>,
+    class: Option<(Class, Queue)>,
     used: u64,
+}
+
+impl LaneUse {
+    fn is_of(&self, queue: Queue) -> bool {
+        self.class.is_some_and(|(_, of)| of == queue)
+    }
 }
 
 impl Placer {
@@ -166,27 +172,32 @@ impl Placer {
         }
     }
 
-    /// The lane of a class. `tick` orders uses.
-    pub(crate) fn lane(&self, class: Class, tick: u64) -> usize {
+    /// The lane of a class in a queue. `tick` orders uses.
+    pub(crate) fn lane(&self, class: Class, queue: Queue, tick: u64) -> usize {
         let mut lanes = self.lanes.lock();
         let together = self.placement == Placement::Together;
-        let lane = match lanes.iter().position(|lane| lane.class == Some(class)) {
+        let own = Some((class, queue));
+        let lane = match lanes.iter().position(|lane| lane.class == own) {
             Some(own) => own,
             None => {
                 let oldest = lanes.iter().enumerate().min_by_key(|(_, lane)| lane.used);
                 let (at, oldest) = oldest.map_or((0, None), |(at, lane)| (at, lane.class.map(|_| lane.used)));
                 let idle = oldest.is_none_or(|used| used + IDLE * lanes.len() as u64 <= tick);
                 if together && !idle {
-                    return usize::from(class.short()) % lanes.len();
+                    let mut shared: Vec<_> = (0..lanes.len()).filter(|at| lanes[*at].is_of(queue)).collect();
+                    if shared.is_empty() {
+                        shared.push(at);
+                    }
+                    return shared[usize::from(class.short()) % shared.len()];
                 }
                 at
             }
         };
-        let before = std::mem::replace(&mut lanes[lane], LaneUse { class: Some(class), used: tick });
+        let before = std::mem::replace(&mut lanes[lane], LaneUse { class: own, used: tick });
         match before.class {
             None => drop(self.in_use.fetch_add(1, Relaxed)),
-            Some(other) if other != class => add(&self.counters.lanes_taken_over, 1),
-            Some(_) => {}
+            other if other != own => add(&self.counters.lanes_taken_over, 1),
+            _ => {}
         }
         lane
     }
@@ -199,12 +210,18 @@ impl Placer {
 
     /// The lane that objects of this class go to, by the class as clusters keep it, if they go to any; nothing is
     /// known of those without a class.
-    pub(crate) fn lane_of_class(&self, short: u16) -> Option<usize> {
+    pub(crate) fn lane_of_class(&self, short: u16, queue: Queue) -> Option<usize> {
         if short == Class::Rest.short() || self.placement != Placement::Together {
             return None;
         }
         let lanes = self.lanes.lock();
-        lanes.iter().position(|lane| lane.class.is_some_and(|class| class.short() == short))
+        let is_own = |(class, of): (Class, Queue)| class.short() == short && of == queue;
+        lanes.iter().position(|lane| lane.class.is_some_and(is_own))
+    }
+
+    /// Whether a lane is of this queue.
+    pub(crate) fn is_of(&self, lane: usize, queue: Queue) -> bool {
+        self.lanes.lock().get(lane).is_some_and(|lane| lane.is_of(queue))
     }
 
     /// Remembers that `b` is wanted beside `a`, if anything is ever moved beside another; and `a` beside `b`, but where
@@ -290,21 +307,25 @@ mod tests {
     #[test]
     fn a_class_keeps_its_lane_and_an_idle_lane_is_taken_over() {
         let placer = Placer::new(Placement::Together, 2, 100, !0, Arc::default());
-        let a = placer.lane(Class::Server(1), 1);
-        let b = placer.lane(Class::Group(1), 2);
+        let a = placer.lane(Class::Server(1), Queue::Small, 1);
+        let b = placer.lane(Class::Group(1), Queue::Small, 2);
         assert_ne!(a, b);
-        assert_eq!(placer.lane(Class::Server(1), 3), a);
+        assert_eq!(placer.lane(Class::Server(1), Queue::Small, 3), a);
         // Both are in use: a third class shares one, always the same, and takes it from neither.
-        let shared = placer.lane(Class::Server(9), 4);
-        assert_eq!(placer.lane(Class::Server(9), 5), shared);
-        assert_eq!((placer.lane(Class::Server(1), 6), placer.lane(Class::Group(1), 7)), (a, b));
-        assert_eq!(placer.lane(Class::Server(1), 500), a);
-        assert_eq!(placer.lane(Class::Server(9), 501), b, "it was not used for long");
-        assert_eq!(placer.lane_of_class(Class::Server(9).short()), Some(b));
-        assert_eq!(placer.lane_of_class(Class::Group(1).short()), None);
+        let shared = placer.lane(Class::Server(9), Queue::Small, 4);
+        assert_eq!(placer.lane(Class::Server(9), Queue::Small, 5), shared);
+        assert_eq!(
+            (placer.lane(Class::Server(1), Queue::Small, 6), placer.lane(Class::Group(1), Queue::Small, 7)),
+            (a, b)
+        );
+        assert_eq!(placer.lane(Class::Server(1), Queue::Small, 500), a);
+        assert_eq!(placer.lane(Class::Server(9), Queue::Small, 501), b, "it was not used for long");
+        assert_eq!(placer.lane_of_class(Class::Server(9).short(), Queue::Small), Some(b));
+        assert_eq!(placer.lane_of_class(Class::Group(1).short(), Queue::Small), None);
         // Elsewhere a new class takes over the lane that was used least recently.
         let placer = Placer::new(Placement::PerServer, 2, 100, !0, Arc::default());
-        let lanes: Vec<_> = [1, 2, 1, 3, 2].map(|server| placer.lane(Class::Server(server), server.into())).into();
+        let lanes: Vec<_> =
+            [1, 2, 1, 3, 2].map(|server| placer.lane(Class::Server(server), Queue::Small, server.into())).into();
         assert_eq!(lanes, [0, 1, 0, 0, 1]);
         assert_eq!((placer.lanes_in_use(), placer.counters.counts().lanes_taken_over), (2, 1));
     }

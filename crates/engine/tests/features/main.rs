@@ -5,6 +5,7 @@ mod chunk_stream;
 mod common;
 mod counts;
 mod daemons;
+mod eviction;
 mod fetch;
 mod full;
 mod groups;

@@ -178,8 +178,8 @@ fn a_pause_takes_a_checkpoint_so_that_a_crash_leaves_little_to_scan() {
         options.clock.advance(Duration::from_secs(seconds));
         while store.step().unwrap() {}
     };
-    // An eighth of the device would be twice as much.
-    (0..1000).for_each(|i| store.put(&key(i), &body(i, 2000)).unwrap());
+    // A sixteenth of the device would be twice as much.
+    (0..500).for_each(|i| store.put(&key(i), &body(i, 2000)).unwrap());
     store.flush().unwrap();
     pause(0);
     assert_eq!(checkpoints(), 0);

@@ -140,7 +140,7 @@ fn runs(device: &dyn Device) -> (usize, usize) {
 #[test]
 fn in_a_cache_a_page_lies_in_one_run_and_before_its_parts() {
     const SETS: usize = 240;
-    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let device = Arc::new(MemoryDevice::new(128 * MIB));
     let options = by_hand(device.clone()).with(|options| options.memory = 24 * MIB);
     let store = Store::open(options.clone()).unwrap();
     put_by_turns(&store, SETS as u64);

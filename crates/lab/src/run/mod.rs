@@ -13,6 +13,7 @@ mod bodies;
 mod hints;
 mod medium;
 pub mod micro;
+mod misses;
 mod outcome;
 mod pages;
 pub mod proxied;
@@ -40,6 +41,7 @@ pub(crate) use self::medium::Kept;
 pub use self::{
     hints::Hints,
     medium::{device_names, remove_folders},
+    misses::misses,
     outcome::Outcome,
     setup::{Replay, Setup},
     stream::{Stream, Streams},

@@ -25,6 +25,9 @@ pub struct Outcome {
     pub hits: u64,
     /// Share of the requests.
     pub hit_ratio: f64,
+    /// Bytes that requests of a cache replay were for, and those of them that were hits.
+    #[serde(skip)]
+    pub bytes: [u128; 2],
     /// Hits a second.
     pub hits_per_second: f64,
     /// Reads of the device for each hit that the memory did not answer; a file system's own included.

@@ -57,8 +57,12 @@ impl Running<'_> {
             // A version that changed is another object to a cache: the proxy above would have revalidated it away.
             let key = request.versioned_key().to_le_bytes();
             let found = self.store.get(&key).map_err(failed(self.setup))?;
+            self.outcome.bytes[0] += u128::from(request.size);
             match self.whole(&request, found)? {
-                Some(_) => self.outcome.hits += 1,
+                Some(_) => {
+                    self.outcome.hits += 1;
+                    self.outcome.bytes[1] += u128::from(request.size);
+                }
                 None => self.put(&key, &request, 0)?,
             }
             self.store.step().map_err(failed(self.setup))?;

@@ -40,6 +40,11 @@ impl Loaded {
         Ok(Self(Arc::new(trace)))
     }
 
+    /// A trace with settled sizes.
+    pub(super) fn of(trace: Arc<Trace>) -> Self {
+        Self(trace)
+    }
+
     /// What it was taken for, and what in it was bad.
     pub fn reports(&self) -> &[Report] {
         &self.0.reports

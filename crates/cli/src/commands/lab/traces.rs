@@ -3,11 +3,13 @@
 use std::{
     io::{BufWriter, Write},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use clap::{Args, Subcommand};
 use picaflor_lab::{
     cache::{self, Policy},
+    run,
     stat::{self, Counting},
     synth::Synthetic,
     trace::{self, Format as TraceFormat, Reader, Report},
@@ -120,6 +122,10 @@ pub(crate) struct Miss {
     /// LRU, FIFO or S3-FIFO; without it, all of them
     #[arg(long, value_name = "NAME")]
     policy: Vec<Policy>,
+    /// Also picaflor itself, as a cache with so many bytes of a device: with all that it keeps beside bodies, and a
+    /// sixteenth of that as memory
+    #[arg(long)]
+    store: bool,
     /// How to print
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "text|json")]
     format: Format,
@@ -136,11 +142,16 @@ impl Miss {
             sizes = [0.001, 0.01, 0.05, 0.1, 0.25].iter().map(|share| (share * all) as u64).collect();
         }
         let policies = if self.policy.is_empty() { Policy::ALL.map(|row| row.1).to_vec() } else { self.policy };
+        let trace = Arc::new(trace);
         let mut rows = Vec::new();
         for capacity in sizes {
             for policy in &policies {
                 bar.set_message(format!("{policy} with {}", human::size(capacity)));
-                rows.push((*policy, capacity, cache::replay(*policy, capacity, &trace.requests)));
+                rows.push((policy.to_string(), capacity, cache::replay(*policy, capacity, &trace.requests)));
+            }
+            if self.store {
+                bar.set_message(format!("picaflor with {}", human::size(capacity)));
+                rows.push(("picaflor".into(), capacity, run::misses(&trace, capacity, &|_| {})?));
             }
         }
         bar.finish_and_clear();
@@ -153,7 +164,7 @@ impl Miss {
             match self.format {
                 Format::Json => out.json(&json!({ "policy": policy, "cache": capacity, "missed": missed }))?,
                 Format::Text => out.line(format!(
-                    "{policy:8} {:>12}  misses {:.5} of the requests, {:.5} of the bytes",
+                    "{policy:9} {:>12}  misses {:.5} of the requests, {:.5} of the bytes",
                     human::size(capacity),
                     missed.requests,
                     missed.bytes

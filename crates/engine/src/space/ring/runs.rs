@@ -159,6 +159,7 @@ impl Space {
 impl Clusters {
     /// A clean cluster is granted.
     pub(super) fn take(&mut self, id: u32, state: State) {
+        self.queues.granted(id);
         self.states[id as usize] = state;
         self.pages[id as usize] = u64::MAX;
         self.aside.remove(&id);
