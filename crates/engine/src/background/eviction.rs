@@ -145,7 +145,7 @@ mod tests {
     fn of_victims_in_a_row_a_quarter_leaves() {
         let budget = Budget::default();
         budget.earn(1 << 30, 1 << 40);
-        let mut victim = || {
+        let victim = || {
             budget.begin_victim(4000);
             (0..4).filter(|_| Eviction::S3Fifo.deserves(&occupant(true, Priority::Neither), &budget)).count()
         };

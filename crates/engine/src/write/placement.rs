@@ -75,6 +75,8 @@ pub(crate) const PAIR_BYTES: u64 = 352;
 
 /// See [`Placer::lanes_in_use`].
 const FEW: usize = 16;
+/// Part of the lanes that main has, if it has the use of them.
+const MAIN: usize = 4;
 /// A lane that was not used for so many puts of each lane is idle.
 const IDLE: u64 = 32;
 /// Share of the puts, in 1/1024, that name a neighbour, from which on an affinity is kept together and its objects
@@ -180,17 +182,23 @@ impl Placer {
         let lane = match lanes.iter().position(|lane| lane.class == own) {
             Some(own) => own,
             None => {
-                let oldest = lanes.iter().enumerate().min_by_key(|(_, lane)| lane.used);
-                let (at, oldest) = oldest.map_or((0, None), |(at, lane)| (at, lane.class.map(|_| lane.used)));
-                let idle = oldest.is_none_or(|used| used + IDLE * lanes.len() as u64 <= tick);
-                if together && !idle {
-                    let mut shared: Vec<_> = (0..lanes.len()).filter(|at| lanes[*at].is_of(queue)).collect();
-                    if shared.is_empty() {
-                        shared.push(at);
+                let oldest_of = |is_good: &dyn Fn(&LaneUse) -> bool| {
+                    let good = lanes.iter().enumerate().filter(|(_, lane)| is_good(lane));
+                    good.min_by_key(|(_, lane)| lane.used).map(|(at, _)| at)
+                };
+                let oldest = oldest_of(&|_| true).unwrap_or(0);
+                let is_idle = |lane: &LaneUse| lane.class.is_none() || lane.used + IDLE * lanes.len() as u64 <= tick;
+                if !together || is_idle(&lanes[oldest]) {
+                    oldest
+                } else {
+                    let shared: Vec<_> = (0..lanes.len()).filter(|at| lanes[*at].is_of(queue)).collect();
+                    let few = (lanes.len() / MAIN).max(1);
+                    let enough = if queue == Queue::Main { few } else { lanes.len() - few };
+                    if shared.len() >= enough.max(1) {
+                        return shared[usize::from(class.short()) % shared.len()];
                     }
-                    return shared[usize::from(class.short()) % shared.len()];
+                    oldest_of(&|lane| !lane.is_of(queue)).unwrap_or(oldest)
                 }
-                at
             }
         };
         let before = std::mem::replace(&mut lanes[lane], LaneUse { class: own, used: tick });
@@ -328,6 +336,25 @@ mod tests {
             [1, 2, 1, 3, 2].map(|server| placer.lane(Class::Server(server), Queue::Small, server.into())).into();
         assert_eq!(lanes, [0, 1, 0, 0, 1]);
         assert_eq!((placer.lanes_in_use(), placer.counters.counts().lanes_taken_over), (2, 1));
+    }
+
+    #[test]
+    fn main_has_a_quarter_of_the_lanes_where_all_are_in_use() {
+        let placer = Placer::new(Placement::Together, 8, 100, !0, Arc::default());
+        let mut tick = 0;
+        let mut lanes = |queue: Queue| {
+            let lane = |server| {
+                tick += 1;
+                placer.lane(Class::Server(server), queue, tick)
+            };
+            (1..40).map(lane).collect::<std::collections::BTreeSet<_>>()
+        };
+        assert_eq!(lanes(Queue::Small).len(), 8);
+        let main = lanes(Queue::Main);
+        assert_eq!(main.len(), 2);
+        let small = lanes(Queue::Small);
+        assert!(small.len() == 6 && small.is_disjoint(&main), "{small:?} {main:?}");
+        assert_eq!(lanes(Queue::Main), main);
     }
 
     #[test]
