@@ -59,7 +59,7 @@ fn miss_ratios_come_with_what_was_bad() {
     assert!(text.contains("misses 0.33333"), "{text}");
     let store =
         String::from_utf8(run(&folder, &["trace", "miss", "a.csv", "--cache", "8M", "--store"]).stdout).unwrap();
-    assert!(store.lines().last().unwrap().starts_with("picaflor        8 MiB  misses 0.33333"), "{store}");
+    assert!(store.lines().last().unwrap().starts_with("picaflor         8 MiB  misses 0.33333"), "{store}");
     assert!(refused(&folder, &["trace", "miss", "a.csv", "--cache", "1M", "--store"]).contains("are the least"));
     let json = run(&folder, &["trace", "miss", "a.csv", "--cache", "1M", "--format", "json"]).stdout;
     let first: serde_json::Value = serde_json::from_slice(json.split(|b| *b == b'\n').next().unwrap()).unwrap();
