@@ -54,8 +54,8 @@ fn miss_ratios_are_those_of_others() {
     assert_eq!(compared, 2 * 5 * 3, "three policies at five sizes on two traces");
 }
 
-/// The engine itself, though it needs room for more than bodies, misses no more requests than LRU, and no more bytes than
-/// LRU or S3-FIFO, which keeps nothing that is large.
+/// The engine itself, though it needs room for more than bodies, misses no more requests than LRU, and no more bytes
+/// than LRU or S3-FIFO, which keeps nothing that is large.
 #[test]
 fn picaflor_misses_no_more_than_policies_that_have_nothing_to_pay() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(FILES[0].1);

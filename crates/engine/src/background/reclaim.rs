@@ -146,7 +146,7 @@ impl Reclaimer {
     }
 
     pub(crate) fn clean_ahead(&self) -> u32 {
-        (2 * self.appender.lanes.len() as u32 + 16).min(self.parts.space.count() / 16)
+        (4 * self.appender.lanes.len() as u32 + 32).min(self.parts.space.count() / 16)
     }
 
     /// Empties clusters until it is enough, or there is none.
