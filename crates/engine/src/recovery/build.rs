@@ -12,6 +12,7 @@ use picaflor_format::{
     doubt::Doubt,
     frame::GRAIN,
     superblock::{Layout, Spread as OnDevice, Superblock},
+    zone::Map,
 };
 
 use super::{
@@ -86,6 +87,21 @@ pub(super) fn fresh(found: &Found, shared: &Shared, identity: &Identity, number:
     }
 }
 
+/// The clusters of a volume, all of them free, with what its preset notes of them.
+fn space_of(shared: &Shared, map: &Map) -> Space {
+    let options = &shared.options;
+    let eviction = shared.preset.eviction(options.mode);
+    let space = Space::new(
+        if shared.preset.layout == LayoutKind::Ring { map.cluster_count() } else { map.in_place().0 },
+        map.cluster / GRAIN as u32,
+        (options.next_cluster, options.groups),
+        eviction == Eviction::LruCluster,
+    );
+    let space = if eviction == Eviction::S3Fifo { space.with_queues() } else { space };
+    let space = if shared.preset.has_places() { space.with_places() } else { space };
+    if options.cluster_age.limit().is_some() { space.aging_from(shared.second()) } else { space }
+}
+
 /// The parts that all others stand on, and how many lanes there are.
 pub(super) fn build(
     number: usize,
@@ -103,16 +119,7 @@ pub(super) fn build(
     let packs = lets_wait(shared.preset.placement, options.mode).then_some(options.pack_order);
     let divides = shared.preset.has_pages();
     validate::count_tables(options, &shared.index_bytes, &found.place, superblock.segment_bits, count)?;
-    let space = Space::new(
-        if shared.preset.layout == LayoutKind::Ring { count } else { map.in_place().0 },
-        map.cluster / GRAIN as u32,
-        (options.next_cluster, options.groups),
-        notes_use,
-    );
-    let has_queues = shared.preset.eviction(options.mode) == Eviction::S3Fifo;
-    let space = if has_queues { space.with_queues() } else { space };
-    let space = if shared.preset.has_places() { space.with_places() } else { space };
-    let space = Arc::new(if options.cluster_age.limit().is_some() { space.aging_from(shared.second()) } else { space });
+    let space = Arc::new(space_of(shared, &map));
     let medium = Arc::new(Medium {
         number,
         place: found.place,
