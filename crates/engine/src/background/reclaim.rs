@@ -338,7 +338,8 @@ impl Reclaimer {
         let object = Occupant { len: header.payload_len() as u64, used, priority, expired };
         let chunk = Some(header.key(frame)).filter(|_| header.kind == Kind::Chunk);
         let is_orphan = chunk.is_some_and(|key| self.parts.frames.is_orphan(key));
-        let stays = match self.before(header, frame, entry).filter(|_| eviction == Eviction::S3Fifo && !expired) {
+        let keeps_whole = eviction == Eviction::S3Fifo && !expired;
+        let stays = match keeps_whole.then(|| self.before(header, frame, entry)).flatten() {
             Some(Before::Gone) => false,
             Some(Before::Moved) => {
                 self.parts.shared.budget.overdraw(object.len);
