@@ -63,7 +63,7 @@ fn picaflor_misses_no_more_than_policies_that_have_nothing_to_pay() {
     trace.settle_sizes();
     let trace = Arc::new(trace);
     for capacity in [64 << 20, 128 << 20, 256 << 20] {
-        let ours = misses(&trace, capacity, &|_| {}).unwrap();
+        let ours = misses(&trace, capacity).unwrap();
         let [lru, s3_fifo] = [Policy::Lru, Policy::S3Fifo].map(|policy| replay(policy, capacity, &trace.requests));
         println!("{} MiB: {ours:.4?}, LRU {lru:.4?}, S3-FIFO {s3_fifo:.4?}", capacity >> 20);
         assert!(ours.requests <= lru.requests, "{ours:?} {lru:?}");

@@ -7,7 +7,7 @@
 use picaflor_device::AlignedBuf;
 use picaflor_format::{cluster::Row, frame::Kind};
 
-use crate::{Result, base::policy::Eviction, index::IndexEntry, read::parts::Parts};
+use crate::{Result, index::IndexEntry, read::parts::Parts};
 
 /// Frames that lie no farther apart are one read: a device moves about as many bytes in the time of one more request.
 const GAP: usize = 16 << 10;
@@ -90,7 +90,7 @@ impl VictimReader {
 
     /// Whether it was asked for since it was placed, or is in memory and hot.
     pub(crate) fn is_used(&self, row: &Row, entry: IndexEntry) -> bool {
-        self.uses(row, entry) > 0
+        entry.uses() > 0 || self.parts.shared.memory.uses(row.hash) > 0
     }
 
     /// How often it was asked for, as far as that is counted.
@@ -113,7 +113,7 @@ impl VictimReader {
     /// Where the frames lie that may be put again, and how much is read there: what was used, as far as the budget
     /// goes; a piece of a large object may follow those before it, whatever that costs.
     pub(super) fn survivors(&self, left: &mut i64, live: &[(Row, IndexEntry)]) -> Vec<(usize, usize)> {
-        let follows = self.parts.shared.eviction() == Eviction::S3Fifo;
+        let follows = self.parts.shared.eviction().has_queues();
         let given = (*left).min(self.parts.shared.budget.most_of(self.parts.space.live.room));
         let mut here = given;
         let is_wanted = |(row, entry): &&(Row, IndexEntry)| {

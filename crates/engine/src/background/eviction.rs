@@ -49,8 +49,7 @@ impl Budget {
 
     /// The next victim is emptied, in which objects take `room` bytes.
     pub(crate) fn begin_victim(&self, room: u64) {
-        let more = (room * QUARTERS / 4) as i64;
-        let add = |victims: i64| Some((victims + more).min((WHOLE * room) as i64));
+        let add = |victims: i64| Some((victims + quarters_of(room)).min((WHOLE * room) as i64));
         let _ = self.victims.fetch_update(Relaxed, Relaxed, add);
     }
 
@@ -61,7 +60,7 @@ impl Budget {
 
     /// Most bytes that may be put again of a victim in which objects take `room` bytes.
     pub(crate) fn most_of(&self, room: u64) -> i64 {
-        self.victims.load(Relaxed) + (room * QUARTERS / 4) as i64
+        self.victims.load(Relaxed) + quarters_of(room)
     }
 
     /// So many bytes are put again, whether they were earned or not.
@@ -82,6 +81,10 @@ impl Budget {
         }
         spends
     }
+}
+
+fn quarters_of(room: u64) -> i64 {
+    (room * QUARTERS / 4) as i64
 }
 
 impl Eviction {

@@ -29,6 +29,7 @@ use crate::{
     background::survivors::{Moved, Survivors},
     base::blocked::{PATIENCE, Purpose},
     base::frame::Draft,
+    base::group::Priority,
     base::policy::Eviction,
     base::stats::add,
     index::{IndexEntry, Location},
@@ -92,13 +93,6 @@ enum Emptied {
     Dense,
     /// Nothing: it cannot be read, and no object is to leave. The read may succeed the next time.
     Unread(Error),
-}
-
-/// What became of a piece of a large object.
-enum Before {
-    Gone,
-    /// It was put again.
-    Moved,
 }
 
 /// What became of one reclaim.
@@ -283,7 +277,7 @@ impl Reclaimer {
                 return Ok(Emptied::Dense);
             }
         }
-        if eviction == Eviction::S3Fifo && !aged {
+        if eviction.has_queues() && !aged {
             let uses = live.iter().map(|(row, entry)| u64::from(self.victims.uses(row, *entry))).sum();
             self.parts.space.victims().learn(victim, uses, live.iter().map(|(row, _)| u64::from(row.len)).sum());
         }
@@ -338,13 +332,13 @@ impl Reclaimer {
         let object = Occupant { len: header.payload_len() as u64, used, priority, expired };
         let chunk = Some(header.key(frame)).filter(|_| header.kind == Kind::Chunk);
         let is_orphan = chunk.is_some_and(|key| self.parts.frames.is_orphan(key));
-        let keeps_whole = eviction == Eviction::S3Fifo && !expired;
-        let stays = match keeps_whole.then(|| self.before(header, frame, entry)).flatten() {
-            Some(Before::Gone) => false,
-            Some(Before::Moved) => {
+        let keeps_whole = eviction.has_queues() && !expired;
+        let stays = match keeps_whole.then(|| self.stays_with_others(header, frame, entry, &object)).flatten() {
+            Some(true) => {
                 self.parts.shared.budget.overdraw(object.len);
                 true
             }
+            Some(false) => false,
             None => eviction.deserves(&object, &self.parts.shared.budget),
         };
         if !is_orphan && stays {
@@ -362,18 +356,18 @@ impl Reclaimer {
         Ok(false)
     }
 
-    /// What became of the piece that comes before this one, if it is of a large object that is being emptied: it stays
-    /// whole, or it leaves.
-    fn before(&self, header: &Header, frame: &[u8], entry: IndexEntry) -> Option<Before> {
+    /// Whether a piece of a large object stays for what became of the piece before it, which was put again or is gone:
+    /// the object stays whole, or leaves. None if this one is the first to be asked about.
+    fn stays_with_others(&self, header: &Header, frame: &[u8], entry: IndexEntry, object: &Occupant) -> Option<bool> {
         let Parts { medium, catalog, space, frames, .. } = &self.parts;
         let key = match header.kind {
             Kind::Chunk => {
                 let key = ChunkKey::decode(header.key(frame)).ok()?;
                 let Some(number) = key.number.checked_sub(1) else {
-                    // The first one decides for all.
-                    let is_dear =
-                        frames.total_of(&key).is_some_and(|total| self.parts.shared.budget.left() < total as i64);
-                    return is_dear.then_some(Before::Gone);
+                    // The first one decides for all. What would leave anyway need not be read for it.
+                    let may_stay = object.used || object.priority == Priority::Loved;
+                    let is_dear = |total: u64| self.parts.shared.budget.left() < total as i64;
+                    return (may_stay && frames.total_of(&key).is_some_and(is_dear)).then_some(false);
                 };
                 ChunkKey { number, ..key }
             }
@@ -391,9 +385,9 @@ impl Reclaimer {
         let found = catalog.index.candidates(medium.hasher.chunk(&key.encode()).short());
         let before = found.into_iter().next_back();
         match before.map(cluster) {
-            None => Some(Before::Gone),
+            None => Some(false),
             Some(Some(cluster)) if !space.victims().is_newer(cluster, here) => None,
-            Some(_) => Some(Before::Moved),
+            Some(_) => Some(true),
         }
     }
 

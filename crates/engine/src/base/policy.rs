@@ -91,6 +91,13 @@ pub enum Eviction {
     NeverAhead,
 }
 
+impl Eviction {
+    /// Whether clusters are in one of two queues.
+    pub(crate) fn has_queues(self) -> bool {
+        self == Self::S3Fifo
+    }
+}
+
 /// When a cluster leaves a cache with all that is in it though its place is not needed (Shriver et al. 2001, §3.5: the
 /// delete cluster policy). Looked at in the background, once a second at most. A cluster that is in memory stays
 /// until it has left that, and one that a recovery would scan until it would not. Ages begin anew when the store is

@@ -26,7 +26,6 @@ use picaflor_format::{
 
 use crate::{
     Error, Result,
-    base::policy::Eviction,
     base::stats::add,
     log::hot::HotLog,
     log::unfinished::begin,
@@ -227,12 +226,9 @@ impl Checkpointer {
         }
         let since = granted - state.granted + state.scanned;
         let (own, count) = (u64::from(self.parts.residents.checkpoint_clusters()), u64::from(self.parts.space.count()));
-        let eighth = count / 8;
-        let part = match self.parts.shared.eviction() {
-            // What was written since the last but one is no victim yet, and would fill the small queue.
-            Eviction::S3Fifo => (count / 16).max(8 * own).min(eighth),
-            _ => eighth,
-        };
+        // What was written since the last but one is no victim yet, and would fill the small queue.
+        let has_queues = self.parts.shared.eviction().has_queues();
+        let part = if has_queues { (count / 16).max(8 * own).min(count / 8) } else { count / 8 };
         let enough = (64 * own).max(64).min(part.max(own + 2));
         since >= enough
             || self.pauses(state) && since >= (own + 2).max(count / 64)

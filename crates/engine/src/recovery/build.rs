@@ -97,7 +97,7 @@ fn space_of(shared: &Shared, map: &Map) -> Space {
         (options.next_cluster, options.groups),
         eviction == Eviction::LruCluster,
     );
-    let space = if eviction == Eviction::S3Fifo { space.with_queues() } else { space };
+    let space = if eviction.has_queues() { space.with_queues() } else { space };
     let space = if shared.preset.has_places() { space.with_places() } else { space };
     if options.cluster_age.limit().is_some() { space.aging_from(shared.second()) } else { space }
 }

@@ -177,29 +177,11 @@ impl Placer {
     /// The lane of a class in a queue. `tick` orders uses.
     pub(crate) fn lane(&self, class: Class, queue: Queue, tick: u64) -> usize {
         let mut lanes = self.lanes.lock();
-        let together = self.placement == Placement::Together;
         let own = Some((class, queue));
-        let lane = match lanes.iter().position(|lane| lane.class == own) {
-            Some(own) => own,
-            None => {
-                let oldest_of = |is_good: &dyn Fn(&LaneUse) -> bool| {
-                    let good = lanes.iter().enumerate().filter(|(_, lane)| is_good(lane));
-                    good.min_by_key(|(_, lane)| lane.used).map(|(at, _)| at)
-                };
-                let oldest = oldest_of(&|_| true).unwrap_or(0);
-                let is_idle = |lane: &LaneUse| lane.class.is_none() || lane.used + IDLE * lanes.len() as u64 <= tick;
-                if !together || is_idle(&lanes[oldest]) {
-                    oldest
-                } else {
-                    let shared: Vec<_> = (0..lanes.len()).filter(|at| lanes[*at].is_of(queue)).collect();
-                    let few = (lanes.len() / MAIN).max(1);
-                    let enough = if queue == Queue::Main { few } else { lanes.len() - few };
-                    if shared.len() >= enough.max(1) {
-                        return shared[usize::from(class.short()) % shared.len()];
-                    }
-                    oldest_of(&|lane| !lane.is_of(queue)).unwrap_or(oldest)
-                }
-            }
+        let found = lanes.iter().position(|lane| lane.class == own);
+        let Some(lane) = found.or_else(|| self.lane_to_take(&lanes, queue, tick)) else {
+            let shared: Vec<_> = (0..lanes.len()).filter(|at| lanes[*at].is_of(queue)).collect();
+            return shared[usize::from(class.short()) % shared.len()];
         };
         let before = std::mem::replace(&mut lanes[lane], LaneUse { class: own, used: tick });
         match before.class {
@@ -208,6 +190,24 @@ impl Placer {
             _ => {}
         }
         lane
+    }
+
+    /// The lane that a new class takes over: the one that was used least recently, if it is idle; or one of the other
+    /// queue, as long as this one has less than its part. None if it shares one.
+    fn lane_to_take(&self, lanes: &[LaneUse], queue: Queue, tick: u64) -> Option<usize> {
+        let oldest_of = |is_good: &dyn Fn(&LaneUse) -> bool| {
+            let good = lanes.iter().enumerate().filter(|(_, lane)| is_good(lane));
+            good.min_by_key(|(_, lane)| lane.used).map(|(at, _)| at)
+        };
+        let oldest = oldest_of(&|_| true)?;
+        let LaneUse { class, used } = lanes[oldest];
+        if self.placement != Placement::Together || class.is_none() || used + IDLE * lanes.len() as u64 <= tick {
+            return Some(oldest);
+        }
+        let main = (lanes.len() / MAIN).max(1);
+        let part = if queue == Queue::Main { main } else { (lanes.len() - main).max(1) };
+        let own = lanes.iter().filter(|lane| lane.is_of(queue)).count();
+        if own < part { oldest_of(&|lane| !lane.is_of(queue)) } else { None }
     }
 
     /// Lanes that ever had a class, and at least those for which there is always room: the others leave theirs to what

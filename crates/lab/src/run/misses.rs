@@ -9,11 +9,11 @@ use crate::{Result, cache::Missed, trace::Trace};
 const MEMORY: [u64; 2] = [8 << 20, 1 << 30];
 
 /// Replays a trace, whose sizes are settled, through a cache with `capacity` bytes of device, of which headers, index
-/// and clean clusters take their part; `progress` is told how many requests more are done, now and then.
+/// and clean clusters take their part.
 ///
 /// # Errors
 /// If so few bytes are no cache, or the store fails.
-pub fn misses(trace: &Arc<Trace>, capacity: u64, progress: &dyn Fn(u64)) -> Result<Missed> {
+pub fn misses(trace: &Arc<Trace>, capacity: u64) -> Result<Missed> {
     let setup = Setup {
         preset: "picaflor".into(),
         device: "memory".into(),
@@ -34,7 +34,7 @@ pub fn misses(trace: &Arc<Trace>, capacity: u64, progress: &dyn Fn(u64)) -> Resu
         operations: None,
         seed: 1,
     };
-    let outcome = run(&setup, &Stream::of(&setup)?, progress)?;
+    let outcome = run(&setup, &Stream::of(&setup)?, &|_| {})?;
     let [bytes, hit] = outcome.bytes;
     Ok(Missed { requests: 1.0 - outcome.hit_ratio, bytes: (bytes - hit) as f64 / bytes.max(1) as f64 })
 }

@@ -151,7 +151,7 @@ impl Miss {
             }
             if self.store {
                 bar.set_message(format!("picaflor with {}", human::size(capacity)));
-                rows.push(("picaflor".into(), capacity, run::misses(&trace, capacity, &|_| {})?));
+                rows.push(("picaflor".into(), capacity, run::misses(&trace, capacity)?));
             }
         }
         bar.finish_and_clear();

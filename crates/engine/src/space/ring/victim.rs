@@ -205,8 +205,9 @@ impl Clusters {
                 if self.queues.is_over() { [Queue::Small, Queue::Main] } else { [Queue::Main, Queue::Small] };
             let is_barren = self.queues.barren[first as usize] == Some(self.floor);
             let found = (!is_barren).then(|| self.oldest_of(live, first)).flatten();
+            let found = found.or_else(|| self.oldest_of(live, second));
             // In the end a search anew: what was not old may have left memory since.
-            let found = found.or_else(|| self.oldest_of(live, second)).or_else(|| self.oldest_of(live, first));
+            let found = found.or_else(|| is_barren.then(|| self.oldest_of(live, first)).flatten());
             let Some(found) = found else { return };
             self.queues.planned.push_back(found);
         }
