@@ -73,6 +73,19 @@ pub unsafe extern "C" fn picaflor_delete(store: *const CStore, key: *const c_voi
     })
 }
 
+/// Deletes an object without a look whether it is there, where the store is a cache.
+///
+/// # Safety
+/// As `picaflor.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn picaflor_invalidate(store: *const CStore, key: *const c_void, key_len: usize) -> c_int {
+    guard(|| {
+        // SAFETY: a live handle, and `key_len` bytes.
+        let (store, key) = unsafe { (raw::handle("store", store)?, raw::bytes("key", key, key_len)?) };
+        Ok(store.store.invalidate(key)?)
+    })
+}
+
 /// Asks that two objects lie side by side.
 ///
 /// # Safety

@@ -195,7 +195,7 @@ impl Keeper {
         }
         // A purge meanwhile holds whatever is stored; this gives the space back.
         if is_gone() {
-            let _ = proxy.store.delete_async(key).await;
+            let _ = proxy.store.invalidate_async(key).await;
             return Err(NotStored::Invalidated);
         }
         drop(indexes);
@@ -255,7 +255,7 @@ impl Indexed {
             durable.await.map_err(|e| refused(&e))?;
         }
         for hash in self.gone {
-            let _ = store.delete_async(&key::variant(url_key, hash)).await;
+            let _ = store.invalidate_async(&key::variant(url_key, hash)).await;
         }
         Ok(())
     }

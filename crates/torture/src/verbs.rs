@@ -308,10 +308,14 @@ impl Run<'_> {
         if self.sabotage == Sabotage::DeleteAnother && self.tally.operations.is_multiple_of(4) {
             let _ = store.delete(&self.plan.keys[(key + 1) % self.plan.keys.len()]);
         }
-        let result = store.delete(&self.plan.keys[key]);
+        let key_name = &self.plan.keys[key];
+        let result = match self.tally.operations.is_multiple_of(2) {
+            true => store.delete(key_name).map(drop),
+            false => store.invalidate(key_name),
+        };
         self.note_departures();
         match result {
-            Ok(_) => {
+            Ok(()) => {
                 self.note_delete(key);
                 Ok(())
             }

@@ -92,7 +92,7 @@ impl CacheManager for PicaflorManager {
     }
 
     async fn delete(&self, cache_key: &str) -> http_cache::Result<()> {
-        self.store.delete_async(cache_key.as_bytes()).await?;
+        self.store.invalidate_async(cache_key.as_bytes()).await?;
         Ok(())
     }
 }

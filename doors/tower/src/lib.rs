@@ -200,7 +200,7 @@ impl Shared {
     }
 
     async fn forget(&self, key: &[u8]) {
-        if let Err(error) = self.store.delete_async(key).await {
+        if let Err(error) = self.store.invalidate_async(key).await {
             log::error!("picaflor: {} may be served though it is invalid: {error}", String::from_utf8_lossy(key));
         }
     }

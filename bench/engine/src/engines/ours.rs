@@ -101,8 +101,8 @@ impl Engine for Picaflor {
     }
 
     fn delete(&self, key: &[u8]) -> Result<()> {
-        self.store.delete(key)?;
-        Ok(())
+        // Nobody here asks whether it was there: of a cache, nor does foyer's `remove` say it.
+        Ok(self.store.invalidate(key)?)
     }
 
     fn delete_many(&self, keys: &[&[u8]]) -> Result<()> {

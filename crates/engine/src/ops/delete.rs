@@ -1,4 +1,5 @@
-//! Delete: index, then the delete log.
+//! Delete and invalidate: index, then the delete log. A delete reads what tells its key from others of the same place in
+//! the index, for it says whether the object was there; an invalidation says nothing, and in a cache reads nothing.
 //!
 //! A delete is logged even if the key is not in the index: recovery might know an older version of it
 //! that this run has evicted. Durable within the bound that [`Options`](crate::Options) give for deletes.
@@ -20,19 +21,55 @@ use crate::{
     volume::Volume,
 };
 
+/// What tells a key from others of its place in the index.
+#[derive(Clone, Copy)]
+enum Tell<'a> {
+    /// A look at what the entries lead to; at what was read together, if there is that.
+    Looking(Option<&'a Together>),
+    /// Nothing, where that is enough: see [`Frames::deleted_unread`](crate::read::verify::Frames::deleted_unread).
+    ByIndex,
+}
+
+impl<'a> Tell<'a> {
+    fn is_by_index(self) -> bool {
+        matches!(self, Self::ByIndex)
+    }
+
+    fn together(self) -> Option<&'a Together> {
+        match self {
+            Self::Looking(together) => together,
+            Self::ByIndex => None,
+        }
+    }
+}
+
 impl Store {
     /// Deletes an object. Returns whether it was there. No later get returns it, and once durable no crash
-    /// brings it back. A cache of `damelo` goes by its index alone, without a read: there another key of the same place
-    /// may leave instead of an absent one, and count as it. Where each object has a place of its own, the table of
-    /// places tells keys apart, and what was put since the opening leaves without a read.
+    /// brings it back. Reads the object's first block, unless memory or a table of places tells whose it is;
+    /// [`Store::invalidate`] does not.
     ///
     /// # Errors
     /// [`Error::Io`] after a device failure; [`Error::Refused`] if the store is open for reading only.
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
+        self.delete_by(key, Tell::Looking(None))
+    }
+
+    /// As [`Store::delete`], for a caller that need not know whether the object was there. A cache then reads nothing
+    /// but for objects larger than half a cluster: what its index has at the key's place goes. With an absent key that
+    /// may be another one's object, which leaves as by an eviction: 1 of some 8,000 times, with objects of 8 KiB. A store,
+    /// and a cache with an eviction listener, which is to hear of each object that leaves, delete.
+    ///
+    /// # Errors
+    /// As [`Store::delete`].
+    pub fn invalidate(&self, key: &[u8]) -> Result<()> {
+        self.delete_by(key, Tell::ByIndex).map(drop)
+    }
+
+    fn delete_by(&self, key: &[u8], tell: Tell<'_>) -> Result<bool> {
         let hash = self.hash_to_delete(key)?;
         let found = {
             let _stripe = self.lock_key(hash);
-            self.delete_held(hash, key, None)?
+            self.delete_held(hash, key, tell)?
         };
         wait(self.settle_delete(hash, key)?)?;
         Ok(found)
@@ -56,10 +93,36 @@ impl Store {
     /// # Errors
     /// As [`Store::delete`]: all of them come from the future.
     pub fn begin_delete(&self, key: &[u8]) -> impl Future<Output = Result<bool>> + Send + 'static + use<> {
-        let begun = match self.delete_at_once(key) {
+        self.begin_delete_by(key, Tell::Looking(None))
+    }
+
+    /// As [`Store::invalidate`], for any executor; as [`Store::delete_async`] does, it begins with the first poll.
+    ///
+    /// # Errors
+    /// As [`Store::delete`].
+    pub async fn invalidate_async(&self, key: &[u8]) -> Result<()> {
+        self.begin_invalidate(key).await
+    }
+
+    /// As [`Store::begin_delete`], but by [`Store::invalidate`]'s rule: nearly always the object is gone when this
+    /// returns.
+    ///
+    /// # Errors
+    /// As [`Store::delete`]: all of them come from the future.
+    pub fn begin_invalidate(&self, key: &[u8]) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
+        let begun = self.begin_delete_by(key, Tell::ByIndex);
+        async move { begun.await.map(drop) }
+    }
+
+    fn begin_delete_by(
+        &self,
+        key: &[u8],
+        tell: Tell<'static>,
+    ) -> impl Future<Output = Result<bool>> + Send + 'static + use<> {
+        let begun = match self.delete_at_once(key, tell) {
             Ok(None) => {
                 let key = Bytes::copy_from_slice(key);
-                Err(self.spawn_blocking(move |store| store.delete(&key)))
+                Err(self.spawn_blocking(move |store| store.delete_by(&key, tell)))
             }
             at_once => Ok(at_once
                 .and_then(|found| Ok((found.unwrap_or(false), self.settle_delete(self.hasher().key(key), key)?)))),
@@ -118,7 +181,7 @@ impl Store {
     }
 
     /// Deletes it if that takes neither a wait nor a look at the device; else `None`, and nothing was done.
-    fn delete_at_once(&self, key: &[u8]) -> Result<Option<bool>> {
+    fn delete_at_once(&self, key: &[u8], tell: Tell<'_>) -> Result<Option<bool>> {
         let hash = self.hash_to_delete(key)?;
         if self.layout().is_some() || !self.deferred().is_over() {
             return Ok(None);
@@ -126,15 +189,15 @@ impl Store {
         let Some(_stripe) = self.shared().try_lock_key(hash.short()) else { return Ok(None) };
         let volume = self.home(hash, key);
         let waits = self.is_lost(volume) && !self.is_loss_noted(volume);
-        if waits || !Self::leaves_unread(volume, hash) {
+        if waits || !Self::leaves_unread(volume, hash, tell) {
             return Ok(None);
         }
-        self.delete_held(hash, key, None).map(Some)
+        self.delete_held(hash, key, tell).map(Some)
     }
 
     /// Whether nothing need be read to delete this key here.
-    fn leaves_unread(volume: &Volume, hash: KeyHash) -> bool {
-        if volume.frames.deleted_unread(hash).is_some() {
+    fn leaves_unread(volume: &Volume, hash: KeyHash, tell: Tell<'_>) -> bool {
+        if volume.frames.deleted_unread(hash, tell.is_by_index()).is_some() {
             return true;
         }
         volume.catalog.index.candidates(hash.short()).iter().all(|entry| match entry.location() {
@@ -163,7 +226,7 @@ impl Store {
             for &(hash, key) in keys {
                 let home = self.home(hash, key).medium.number;
                 let stripe = self.lock_key(hash);
-                were_there.push(self.delete_held(hash, key, Some(&read[home]))?);
+                were_there.push(self.delete_held(hash, key, Tell::Looking(Some(&read[home])))?);
                 drop(stripe);
                 last[home] = self.settle_delete(hash, key)?.or(last[home].take());
             }
@@ -175,12 +238,12 @@ impl Store {
     /// Asks a volume for what tells those of these keys from others whose home it is.
     fn ask_for(&self, volume: &Arc<Volume>, keys: &[(KeyHash, &[u8])]) -> Asked {
         let own = keys.iter().filter(|(hash, key)| self.home(*hash, key).medium.number == volume.medium.number);
-        let is_read = |hash: &KeyHash| volume.frames.deleted_unread(*hash).is_none();
+        let is_read = |hash: &KeyHash| volume.frames.deleted_unread(*hash, false).is_none();
         Together::ask(&volume.catalog, own.map(|(hash, _)| *hash).filter(is_read))
     }
 
     /// By the holder of the key's lock.
-    fn delete_held(&self, hash: KeyHash, key: &[u8], together: Option<&Together>) -> Result<bool> {
+    fn delete_held(&self, hash: KeyHash, key: &[u8], tell: Tell<'_>) -> Result<bool> {
         let shared = self.shared();
         let mut found = false;
         if let Some(layout) = self.layout() {
@@ -190,7 +253,7 @@ impl Store {
             if self.is_lost(volume) {
                 self.note_loss(volume)?;
             } else {
-                found = self.delete_from(volume, hash, key, together)?;
+                found = self.delete_from(volume, hash, key, tell)?;
             }
             // In a cache it may be in memory though its entry went to another key of its place.
             found |= shared.memory.remove(hash.short()).is_some_and(|frame| frame.key() == key);
@@ -200,23 +263,17 @@ impl Store {
     }
 
     /// Drops what a volume has of a key, and logs it.
-    fn delete_from(
-        &self,
-        volume: &Arc<Volume>,
-        hash: KeyHash,
-        key: &[u8],
-        together: Option<&Together>,
-    ) -> Result<bool> {
+    fn delete_from(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8], tell: Tell<'_>) -> Result<bool> {
         // Before anything is dropped: a delete that failed leaves the object.
         if let Some(failure) = volume.log.commits.failure() {
             return Err(failure);
         }
         let generation = self.shared().next_generation();
         let (mut found, mut told) = (false, false);
-        while let Some(entry) = volume.frames.deleted_unread(hash) {
+        while let Some(entry) = volume.frames.deleted_unread(hash, tell.is_by_index()) {
             found |= volume.catalog.drop_entry(hash.short(), entry);
         }
-        while let Some(own) = volume.frames.verified_of(together, hash, key, Kind::Whole)? {
+        while let Some(own) = volume.frames.verified_of(tell.together(), hash, key, Kind::Whole)? {
             // What could not be read leaves as well; its key is not known.
             found |= volume.catalog.drop_entry(hash.short(), own.entry) && own.header.is_some();
             if let Some(manifest) = own.manifest {

@@ -126,12 +126,12 @@ impl Frames {
         }
     }
 
-    /// The entry that a delete of this key drops by the index alone, without a look at what it leads to. Where objects
-    /// have places, their table says whose each is. Elsewhere a cache does so where each group has its pages, as the
-    /// thesis does (Ledlie 2000, §3), by the reasoning of [`Frames::own`]; but not where the entry is known to be of a
-    /// large object, whose chunks go too. Chunks of one that was there before this opening go when their clusters are
-    /// emptied: no manifest leads to them.
-    pub(crate) fn deleted_unread(&self, hash: KeyHash) -> Option<IndexEntry> {
+    /// The entry of this key that may be dropped without a look at what it leads to. Where objects have places, their
+    /// table says whose each is. Elsewhere, if its caller goes by the index, a cache drops what lies at the key's place,
+    /// by the reasoning of [`Frames::own`]; but not where the entry is known to be of a large object, whose chunks go
+    /// too. Chunks of one that was there before this opening go when their clusters are emptied: no manifest leads to
+    /// them.
+    pub(crate) fn deleted_unread(&self, hash: KeyHash, by_index: bool) -> Option<IndexEntry> {
         if let Some(places) = &self.catalog.places {
             let is_own = |entry: &IndexEntry| match entry.location() {
                 Location::OnDisk { grain } => places.is_known_whole(grain, hash),
@@ -140,11 +140,12 @@ impl Frames {
             return self.catalog.index.candidates(hash.short()).into_iter().find(is_own);
         }
         let options = &self.shared.options;
-        let by_index =
-            self.catalog.placer.keeps_apart() && options.mode == Mode::Cache && options.eviction_listener.is_none();
+        if !by_index || options.mode == Mode::Store || options.eviction_listener.is_some() {
+            return None;
+        }
         // In this order: an entry that comes to be in between is not among the candidates.
-        match self.catalog.index.candidates(hash.short())[..] {
-            [entry] if by_index && !self.catalog.large.may_be(hash.short()) => Some(entry),
+        match self.candidates(hash)[..] {
+            [entry] if !self.catalog.large.may_be(hash.short()) => Some(entry),
             _ => None,
         }
     }

@@ -21,7 +21,7 @@ use super::{
     validate,
 };
 use crate::{
-    Result,
+    Mode, Result,
     background::reclaim::Reclaimer,
     background::room::Room,
     background::scrub::{Scrub, Scrubber},
@@ -153,11 +153,12 @@ pub(super) fn build(
     let index = Index::new(superblock.segment_bits, Arc::clone(&shared.index_bytes));
     let (told_apart_by, counters) = (index.told_apart_by(), Arc::clone(&shared.counters));
     let placer = Placer::new(shared.preset.placement, lanes, shared.hints_max(), told_apart_by, counters);
+    let goes_by_index = options.mode == Mode::Cache && places.is_none();
     let catalog = Arc::new(Catalog {
         medium: Arc::clone(&medium),
         shared: Arc::clone(shared),
         index,
-        large: Large::new(if divides { count } else { 0 }, told_apart_by),
+        large: Large::new(if goes_by_index { count } else { 0 }, told_apart_by),
         space: Arc::clone(&space),
         buffers: Buffers::new(slots, shared.memory.retention.holds_clusters(), packs),
         placer,

@@ -256,6 +256,33 @@ fn many_deletes_read_many_objects_at_once_and_share_commits() {
 }
 
 #[test]
+fn an_invalidation_reads_nothing_in_a_cache_but_for_large_objects_and_looks_in_a_store() {
+    for (mode, reads) in [(Mode::Cache, 0), (Mode::Store, 1000)] {
+        let (device, options) = counted(64 * MIB);
+        let options = options.mode(mode);
+        let store = Store::open(options.clone()).unwrap();
+        (0..1000).for_each(|i| store.put(&key(i), &body(i, 3000)).unwrap());
+        store.close().unwrap();
+        let store = Store::open(options.clone()).unwrap();
+        let before = device.counts();
+        (0..1000).for_each(|i| store.invalidate(&key(i)).unwrap());
+        assert_eq!((device.counts() - before).reads, reads, "{mode:?}");
+        assert!((0..1000).all(|i| store.get(&key(i)).unwrap().is_none()), "{mode:?}");
+        // Several clusters long: its pieces go with it.
+        store.put(b"large", &body(7, 3 * MIB as usize)).unwrap();
+        store.flush().unwrap();
+        assert!(store.stats().live_bytes > 3 * MIB, "{mode:?}");
+        store.invalidate(b"large").unwrap();
+        assert_eq!((store.stats().objects, store.stats().live_bytes), (0, 0), "{mode:?}");
+        store.flush_deletes().unwrap();
+        std::mem::forget(store);
+        let store = Store::open(options).unwrap();
+        assert!(store.get(b"large").unwrap().is_none(), "{mode:?}");
+        assert!((0..1000).all(|i| store.get(&key(i)).unwrap().is_none()), "{mode:?}: none comes back");
+    }
+}
+
+#[test]
 fn a_thousand_deletes_are_seven_pages_and_one_sync() {
     // Its log is so long that a thousand deletes are no part of it that would have to be written.
     let (device, mut options) = counted(128 * MIB);

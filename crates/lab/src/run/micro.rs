@@ -364,7 +364,7 @@ async fn one(shared: &Shared, store: &Store, act: Act, object: u64) -> picaflor:
             };
             shared.count(right);
         }
-        Act::Delete => drop(store.delete(&key)?),
+        Act::Delete => store.invalidate(&key)?,
     }
     store.step().map(drop)
 }

@@ -139,7 +139,7 @@ impl Running<'_> {
 
     fn delete(&mut self, key: u64) -> Result<()> {
         self.outcome.deletes += 1;
-        self.store.delete(&key.to_le_bytes()).map_err(failed(self.setup))?;
+        self.store.invalidate(&key.to_le_bytes()).map_err(failed(self.setup))?;
         self.step()
     }
 

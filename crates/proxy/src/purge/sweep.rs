@@ -151,7 +151,7 @@ async fn visit(proxy: &Proxy, found: &Found, pass: &mut Pass) {
         Fate::IsStale(_) if is_large(&object) && !pass.hurry => return pass.held += 1,
         Fate::IsStale(_) => (true, &purges.swept.deleted),
     };
-    if goes && proxy.store.delete_async(&found.key).await.is_err() {
+    if goes && proxy.store.invalidate_async(&found.key).await.is_err() {
         return pass.failed = true;
     }
     kind.fetch_add(1, Relaxed);

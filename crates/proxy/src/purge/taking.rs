@@ -136,7 +136,7 @@ pub(crate) async fn drop_slices(proxy: &Proxy, key: &[u8], object: &Object) {
     let mut begun: VecDeque<_> = VecDeque::new();
     // Many share a commit.
     for slice in keys {
-        begun.push_back(proxy.store.begin_delete(&slice));
+        begun.push_back(proxy.store.begin_invalidate(&slice));
         if begun.len() >= TOGETHER
             && let Some(oldest) = begun.pop_front()
         {
@@ -161,7 +161,7 @@ pub(crate) async fn drop_response(proxy: &Proxy, url_key: &[u8], key: &[u8]) {
     if let Some((object, _)) = lookup::object(&proxy.store, key).await {
         drop_slices(proxy, key, &object).await;
     }
-    if proxy.store.delete_async(key).await.is_err() {
+    if proxy.store.invalidate_async(key).await.is_err() {
         let _ = proxy.purges.note(Selector::keys([url_key].into_iter()), false);
     }
 }
@@ -242,9 +242,8 @@ async fn take_out(proxy: &Proxy, url_keys: &[Vec<u8>], seq: u64) -> Result<usize
 
 async fn take_one(proxy: &Proxy, url_key: &[u8], seq: u64) -> Result<usize, Error> {
     let _indexes = proxy.purges.index_of(url_key).lock().await;
-    let found = lookup::object(&proxy.store, url_key).await;
     let index = lookup::index(&proxy.store, url_key).await;
-    let plain = usize::from(found.is_some() && index.is_none());
+    let is_index = index.is_some();
     let variants = index.map(|index| index.variants).unwrap_or_default();
     let mut variants: Vec<_> = variants.into_iter().map(|hash| key::variant(url_key, hash)).collect();
     let mut own = Some(url_key);
@@ -259,21 +258,17 @@ async fn take_one(proxy: &Proxy, url_key: &[u8], seq: u64) -> Result<usize, Erro
         own = if is_older(proxy, url_key, seq).await { own } else { None };
     }
     let keys = || variants.iter().map(Vec::as_slice).chain(own);
+    let mut count = 0;
     for key in keys() {
         if let Some((object, _)) = lookup::object(&proxy.store, key).await {
             drop_slices(proxy, key, &object).await;
+            count += usize::from(key != url_key || !is_index);
         }
     }
     // All are begun before one is waited for: where each is to be durable, they share a commit.
-    let heads: Vec<_> = keys().map(|key| proxy.store.begin_delete(&key::newer_head(key))).collect();
-    let responses: Vec<_> = keys().map(|key| proxy.store.begin_delete(key)).collect();
-    for head in heads {
-        head.await?;
-    }
-    let mut count = plain;
-    for (n, response) in responses.into_iter().enumerate() {
-        // The last one is the URL itself: counted, unless it is an index.
-        count += usize::from(response.await? && n < variants.len());
+    let begin = |key: &[u8]| [proxy.store.begin_invalidate(&key::newer_head(key)), proxy.store.begin_invalidate(key)];
+    for gone in keys().flat_map(begin).collect::<Vec<_>>() {
+        gone.await?;
     }
     Ok(count)
 }

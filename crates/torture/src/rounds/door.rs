@@ -49,10 +49,17 @@ impl Door {
         object.body_async().await
     }
 
-    pub(super) async fn delete(&self, key: &[u8]) -> Result<bool> {
+    pub(super) async fn delete(&self, key: &[u8]) -> Result<()> {
         match self {
-            Self::Thread(store) => store.delete(key),
-            Self::Task(store) => store.delete_async(key).await,
+            Self::Thread(store) => store.delete(key).map(drop),
+            Self::Task(store) => store.delete_async(key).await.map(drop),
+        }
+    }
+
+    pub(super) async fn invalidate(&self, key: &[u8]) -> Result<()> {
+        match self {
+            Self::Thread(store) => store.invalidate(key),
+            Self::Task(store) => store.invalidate_async(key).await,
         }
     }
 

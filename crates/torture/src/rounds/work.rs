@@ -177,8 +177,13 @@ impl Worker {
         let record = Record::begun(What::Delete, self.key(), self.version());
         let at = self.log.add(&record)?;
         let forgets = self.sabotage == Break::ForgottenDeletes && self.dice.percent(30);
-        let done = if forgets { Ok(true) } else { self.door.delete(&name(record.key)).await };
-        self.end(at, &record, done.map(|_| ()))?;
+        let key = name(record.key);
+        let done = match (forgets, self.dice.percent(50)) {
+            (true, _) => Ok(()),
+            (false, true) => self.door.delete(&key).await,
+            (false, false) => self.door.invalidate(&key).await,
+        };
+        self.end(at, &record, done)?;
         self.deletes.iter().try_for_each(|deletes| deletes.tell())
     }
 

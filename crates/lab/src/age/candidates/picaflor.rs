@@ -126,7 +126,7 @@ impl Candidate for Engine {
     }
 
     fn delete(&mut self, object: u32) -> Result<()> {
-        self.store.delete(&key(object)).map_err(self.failed())?;
+        self.store.invalidate(&key(object)).map_err(self.failed())?;
         self.step()
     }
 
