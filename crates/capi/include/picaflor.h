@@ -47,7 +47,7 @@ extern "C" {
 #endif
 
 /* Number of the interface that this header describes. */
-#define PICAFLOR_INTERFACE 3
+#define PICAFLOR_INTERFACE 4
 
 /* A store that is open. */
 typedef struct picaflor_store picaflor_store;
@@ -98,6 +98,44 @@ enum {
     PICAFLOR_REOPEN_IN_STEPS = 2   /* PICAFLOR_RECOVERING for writes until everything was looked at */
 };
 
+/* picaflor_options.pack_order: which objects are packed into clusters first, where they wait for that */
+enum {
+    PICAFLOR_PACK_LRU_TAIL = 0,    /* what was asked for least recently */
+    PICAFLOR_PACK_LRU_HEAD = 1,    /* what was asked for last */
+    PICAFLOR_PACK_GREEDY_DUAL = 2  /* what is worth least: large ones before small ones */
+};
+
+/* picaflor_options.next_cluster: which free cluster is written next (Hummingbird: the disk data layout policy) */
+enum {
+    PICAFLOR_NEXT_BY_PRESET = 0,
+    PICAFLOR_NEXT_OVERWRITE = 1,   /* the next one in address order, round and round */
+    PICAFLOR_NEXT_TO_WRITE = 2,    /* the free one closest to the last write */
+    PICAFLOR_NEXT_TO_ACCESS = 3,   /* the free one closest to the last access */
+    PICAFLOR_NEXT_IN_REGION = 4    /* the next one in the region of its group (Damelo) */
+};
+
+/* picaflor_options.cluster_age: when a cluster leaves though its place is not needed (the delete cluster policy) */
+enum {
+    PICAFLOR_AGE_UNLIMITED = 0,
+    PICAFLOR_AGE_WRITTEN = 1,      /* cluster_age_time after it was written */
+    PICAFLOR_AGE_UNUSED = 2        /* the same after its last use */
+};
+
+/* picaflor_options.daemons */
+enum {
+    PICAFLOR_DAEMONS_THREADS = 0,  /* threads of the library */
+    PICAFLOR_DAEMONS_BY_CALL = 1   /* only what picaflor_run_daemon is called for */
+};
+
+/* Daemons of picaflor_run_daemon. */
+enum {
+    PICAFLOR_RUN_ALL = 0,          /* a step of each */
+    PICAFLOR_RUN_PACK = 1,         /* packs a cluster of objects that wait, those whose turn it is */
+    PICAFLOR_RUN_PACK_HEAD = 2,    /* the same from the other end of the order */
+    PICAFLOR_RUN_FREE_MEMORY = 3,  /* objects and clusters leave memory until `most` bytes of them are left */
+    PICAFLOR_RUN_FREE_DISK = 4     /* empties a cluster that is too old; where few are clean, the next one */
+};
+
 /* All zeros but `size`, which C89 and C++17 cannot name. */
 #if defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L
 #define PICAFLOR_SIZED(type) { .size = sizeof(type) }
@@ -124,6 +162,14 @@ typedef struct picaflor_options {
     uint32_t more_count;           /* how many paths more_places has */
     const char *const *more_places; /* the other devices of a store on several */
     uint32_t reopening;            /* PICAFLOR_REOPEN_BY_PRESET, PICAFLOR_REOPEN_AT_ONCE, PICAFLOR_REOPEN_IN_STEPS */
+    /* Since interface 4: */
+    uint32_t reserved;             /* not looked at */
+    uint64_t unpacked;             /* bytes of objects that may wait to be packed; 0: as the preset says */
+    uint32_t pack_order;           /* PICAFLOR_PACK_LRU_TAIL, ... */
+    uint32_t next_cluster;         /* PICAFLOR_NEXT_BY_PRESET, ... */
+    uint32_t cluster_age;          /* PICAFLOR_AGE_UNLIMITED, ... */
+    uint32_t daemons;              /* PICAFLOR_DAEMONS_THREADS, PICAFLOR_DAEMONS_BY_CALL */
+    uint64_t cluster_age_time;     /* milliseconds of the age */
 } picaflor_options;
 
 #define PICAFLOR_OPTIONS_INIT PICAFLOR_SIZED(picaflor_options)
@@ -139,6 +185,7 @@ typedef struct picaflor_write_options {
     const void *neighbour;         /* key of an object to lie beside */
     size_t neighbour_len;          /* 0: nobody */
     uint32_t no_wait;              /* not 0: PICAFLOR_BUSY rather than wait for the device */
+    uint32_t reserved;             /* not looked at */
 } picaflor_write_options;
 
 #define PICAFLOR_WRITE_OPTIONS_INIT PICAFLOR_SIZED(picaflor_write_options)
@@ -208,6 +255,7 @@ int picaflor_delete(picaflor_store *store, const void *key, size_t key_len);
 /*
  * The same where it does not matter whether there was one: PICAFLOR_OK either way, and a cache reads nothing to tell
  * the key from others. With a key that is absent, about once in 8,000 times another object leaves, as if evicted.
+ * Since interface 4.
  */
 int picaflor_invalidate(picaflor_store *store, const void *key, size_t key_len);
 
@@ -241,6 +289,13 @@ int picaflor_set_checkpoint(picaflor_store *store, uint32_t group, uint64_t mill
  * up to a cluster, which is one page; PICAFLOR_OPTION otherwise, and with other presets. Since interface 2.
  */
 int picaflor_set_page(picaflor_store *store, uint32_t group, uint32_t bytes);
+
+/*
+ * Runs a step of a daemon on this thread, beside the library's own or instead of them: a program that knows when it is
+ * idle has the work done then. `most` is for PICAFLOR_RUN_FREE_MEMORY. PICAFLOR_OK if there was anything to do,
+ * PICAFLOR_ABSENT if not; so a loop of it ends. Since interface 4. (Hummingbird: pack_files_daemon and the others.)
+ */
+int picaflor_run_daemon(picaflor_store *store, uint32_t daemon, uint64_t most);
 
 /* Returns when everything written and deleted before is durable. */
 int picaflor_flush(picaflor_store *store);

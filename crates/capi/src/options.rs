@@ -6,7 +6,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use picaflor::{Daemons, Durability, Expiry, Mode, Options, Place, PutOptions, Reopening};
+use picaflor::{
+    ClusterAge, Daemons, Durability, Expiry, Mode, NextCluster, Options, PackOrder, Place, PutOptions, Reopening,
+};
 
 use crate::{
     code::Failure,
@@ -51,6 +53,20 @@ pub struct COptions {
     pub more_places: *const *const c_char,
     /// 0 as the preset has it, 1 at once, 2 in steps.
     pub reopening: u32,
+    /// Padding in interfaces before: not looked at.
+    pub reserved: u32,
+    /// Bytes of objects that may wait to be packed; 0 is as the preset says.
+    pub unpacked: u64,
+    /// 0 least recently used first, 1 most recently used, 2 greedy dual size.
+    pub pack_order: u32,
+    /// 0 as the preset has it, 1 overwrite, 2 closest to the last write, 3 to the last access, 4 in the group's region.
+    pub next_cluster: u32,
+    /// 0 never, 1 since it was written, 2 since it was used.
+    pub cluster_age: u32,
+    /// 0 threads of the library, 1 calls of `picaflor_run_daemon`.
+    pub daemons: u32,
+    /// Milliseconds of the age.
+    pub cluster_age_time: u64,
 }
 
 // SAFETY: numbers and pointers are values whatever their bits are, and `size` comes first.
@@ -73,6 +89,13 @@ unsafe impl Growing for COptions {
         more_count: 0,
         more_places: std::ptr::null(),
         reopening: 0,
+        reserved: 0,
+        unpacked: 0,
+        pack_order: 0,
+        next_cluster: 0,
+        cluster_age: 0,
+        daemons: 0,
+        cluster_age_time: 0,
     };
 }
 
@@ -98,6 +121,8 @@ pub struct CWriteOptions {
     pub neighbour_len: usize,
     /// Not 0: `PICAFLOR_BUSY` rather than wait.
     pub no_wait: u32,
+    /// Padding in interfaces before: not looked at.
+    pub reserved: u32,
 }
 
 // SAFETY: numbers and pointers are values whatever their bits are, and `size` comes first.
@@ -112,6 +137,7 @@ unsafe impl Growing for CWriteOptions {
         neighbour: std::ptr::null(),
         neighbour_len: 0,
         no_wait: 0,
+        reserved: 0,
     };
 }
 
@@ -173,11 +199,48 @@ fn fill(made: &mut Options, given: &COptions) -> Result<(), Failure> {
     if given.open_buffers != 0 {
         made.open_buffers = given.open_buffers as usize;
     }
+    fill_layout(made, given, unknown)?;
     made.read_only = given.read_only != 0;
     if made.read_only {
         // A reader needs no daemons that tidy up.
         made.daemons = Daemons::Manual;
     }
+    Ok(())
+}
+
+/// Where objects lie, when they leave, and who runs the daemons.
+fn fill_layout(
+    made: &mut Options,
+    given: &COptions,
+    unknown: impl Fn(&'static str, u32) -> Failure,
+) -> Result<(), Failure> {
+    made.unpacked = if given.unpacked == 0 { made.unpacked } else { given.unpacked };
+    made.pack_order = match given.pack_order {
+        0 => made.pack_order,
+        1 => PackOrder::LruHead,
+        2 => PackOrder::GreedyDualSize,
+        other => return Err(unknown("pack_order", other)),
+    };
+    made.next_cluster = match given.next_cluster {
+        0 => made.next_cluster,
+        1 => NextCluster::Overwrite,
+        2 => NextCluster::ClosestToWrite,
+        3 => NextCluster::ClosestToAccess,
+        4 => NextCluster::InRegion,
+        other => return Err(unknown("next_cluster", other)),
+    };
+    let age = Duration::from_millis(given.cluster_age_time);
+    made.cluster_age = match given.cluster_age {
+        0 => ClusterAge::Unlimited,
+        1 => ClusterAge::Written(age),
+        2 => ClusterAge::Unused(age),
+        other => return Err(unknown("cluster_age", other)),
+    };
+    made.daemons = match given.daemons {
+        0 => Daemons::Threads,
+        1 => Daemons::Manual,
+        other => return Err(unknown("daemons", other)),
+    };
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use picaflor::{Group, Store};
+use picaflor::{Daemon, Group, Store};
 
 use crate::{
     INTERFACE,
@@ -208,6 +208,27 @@ pub unsafe extern "C" fn picaflor_set_checkpoint(store: *const CStore, group: u3
 pub unsafe extern "C" fn picaflor_set_page(store: *const CStore, group: u32, bytes: u32) -> c_int {
     // SAFETY: a live handle.
     unsafe { try_on_group(store, group, |group| Ok(group.set_page(bytes)?)) }
+}
+
+/// Runs a step of a daemon on this thread.
+///
+/// # Safety
+/// As `picaflor.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn picaflor_run_daemon(store: *const CStore, daemon: u32, most: u64) -> c_int {
+    guard(|| {
+        // SAFETY: a live handle.
+        let store = unsafe { raw::handle("store", store)? };
+        let did = match daemon {
+            0 => store.store.step()?,
+            1 => store.store.run_daemon(Daemon::Pack)?,
+            2 => store.store.run_daemon(Daemon::PackFromHead)?,
+            3 => store.store.run_daemon(Daemon::FreeMemory(most))?,
+            4 => store.store.run_daemon(Daemon::FreeDisk)?,
+            other => return Err(Failure::invalid(format!("daemon is {other}, which the header does not have"))),
+        };
+        if did { Ok(()) } else { Err(Failure::absent()) }
+    })
 }
 
 /// Returns when everything written and deleted before is durable.

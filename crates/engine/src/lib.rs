@@ -106,8 +106,8 @@
 //!
 //! Every call that waits has a twin named `_async`, for any runtime: reads are requests to `io_uring`, or to a pool of
 //! threads where there is none, and no thread of the executor waits for a device. Their futures do nothing before they
-//! are polled. [`Store::begin_put`], [`Store::begin_delete`] and [`Store::begin_invalidate`] begin at once, as their names
-//! say, for a caller that wants to wait later, or not at all.
+//! are polled. [`Store::begin_put`], [`Store::begin_delete`] and [`Store::begin_invalidate`] begin at once, as their
+//! names say, for a caller that wants to wait later, or not at all.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -180,6 +180,7 @@ pub use handle::Store;
 pub use ops::check::{Finding, Severity};
 #[cfg(feature = "async-stream")]
 pub use ops::chunk_stream::ChunkStream;
+pub use ops::daemon::Daemon;
 pub use ops::fetch::Fetched;
 pub use ops::fetches::FetchError;
 pub use ops::get::TryGet;

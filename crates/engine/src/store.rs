@@ -154,7 +154,7 @@ impl Store {
     }
 
     /// The volumes but for those that a cache has given up.
-    fn working(&self) -> impl Iterator<Item = &Arc<Volume>> {
+    pub(crate) fn working(&self) -> impl Iterator<Item = &Arc<Volume>> {
         self.recovered_volumes().iter().filter(|volume| !self.is_lost(volume))
     }
 

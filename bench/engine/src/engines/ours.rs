@@ -101,7 +101,7 @@ impl Engine for Picaflor {
     }
 
     fn delete(&self, key: &[u8]) -> Result<()> {
-        // Nobody here asks whether it was there: of a cache, nor does foyer's `remove` say it.
+        // Whether it was there is not asked; foyer's `remove` does not say it either.
         Ok(self.store.invalidate(key)?)
     }
 

@@ -27,6 +27,13 @@ int main(void)
     FIELD(picaflor_options, more_count);
     FIELD(picaflor_options, more_places);
     FIELD(picaflor_options, reopening);
+    FIELD(picaflor_options, reserved);
+    FIELD(picaflor_options, unpacked);
+    FIELD(picaflor_options, pack_order);
+    FIELD(picaflor_options, next_cluster);
+    FIELD(picaflor_options, cluster_age);
+    FIELD(picaflor_options, daemons);
+    FIELD(picaflor_options, cluster_age_time);
     SIZE(picaflor_write_options);
     FIELD(picaflor_write_options, size);
     FIELD(picaflor_write_options, group);
@@ -37,6 +44,7 @@ int main(void)
     FIELD(picaflor_write_options, neighbour);
     FIELD(picaflor_write_options, neighbour_len);
     FIELD(picaflor_write_options, no_wait);
+    FIELD(picaflor_write_options, reserved);
     NUMBER(PICAFLOR_INTERFACE);
     NUMBER(PICAFLOR_OK);
     NUMBER(PICAFLOR_ABSENT);

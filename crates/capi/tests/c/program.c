@@ -205,6 +205,51 @@ static void deletes(picaflor_store *store)
     CHECK(object == NULL);
     CHECK(picaflor_lookup(store, KEY("gone"), NULL) == PICAFLOR_ABSENT);
     CHECK(picaflor_delete(store, KEY("gone")) == PICAFLOR_ABSENT);
+    put(store, "gone", 100, 6, NULL);
+    CHECK(picaflor_invalidate(store, KEY("gone")) == PICAFLOR_OK);
+    CHECK(picaflor_read(store, KEY("gone"), &object) == PICAFLOR_ABSENT);
+    CHECK(picaflor_invalidate(store, KEY("gone")) == PICAFLOR_OK);
+}
+
+/* The daemons of a store that has no threads of its own. */
+static void daemons(const char *path)
+{
+    picaflor_options options = PICAFLOR_OPTIONS_INIT;
+    picaflor_store *store;
+    char key[32];
+    uint32_t i;
+    options.preset = "hummingbird";
+    options.capacity = 64 << 20;
+    options.memory = 8 << 20;
+    options.cluster = 64 << 10;
+    options.unpacked = 1 << 20;
+    options.next_cluster = PICAFLOR_NEXT_TO_WRITE;
+    options.pack_order = PICAFLOR_PACK_GREEDY_DUAL + 1;
+    CHECK(picaflor_open(path, &options, &store) == PICAFLOR_INVALID && strstr(picaflor_error_text(), "pack_order"));
+    options.pack_order = PICAFLOR_PACK_LRU_HEAD;
+    options.cluster_age = PICAFLOR_AGE_UNUSED;
+    options.cluster_age_time = 3600 * 1000;
+    options.daemons = PICAFLOR_DAEMONS_BY_CALL;
+    CHECK(picaflor_open(path, &options, &store) == PICAFLOR_OK);
+    CHECK(picaflor_run_daemon(store, PICAFLOR_RUN_PACK, 0) == PICAFLOR_ABSENT);
+    for (i = 0; i < 100; i++) {
+        snprintf(key, sizeof key, "object %" PRIu32, i);
+        put(store, key, 3000, i, NULL);
+    }
+    CHECK(picaflor_run_daemon(store, PICAFLOR_RUN_PACK, 0) == PICAFLOR_OK);
+    while (picaflor_run_daemon(store, PICAFLOR_RUN_PACK_HEAD, 0) == PICAFLOR_OK)
+        picaflor_run_daemon(store, PICAFLOR_RUN_ALL, 0);
+    while (picaflor_run_daemon(store, PICAFLOR_RUN_ALL, 0) == PICAFLOR_OK)
+        ;
+    CHECK(picaflor_run_daemon(store, PICAFLOR_RUN_FREE_MEMORY, 0) == PICAFLOR_OK);
+    CHECK(picaflor_run_daemon(store, PICAFLOR_RUN_FREE_MEMORY, 0) == PICAFLOR_ABSENT);
+    CHECK(picaflor_run_daemon(store, PICAFLOR_RUN_FREE_DISK, 0) == PICAFLOR_ABSENT);
+    CHECK(picaflor_run_daemon(store, PICAFLOR_RUN_FREE_DISK + 1, 0) == PICAFLOR_INVALID);
+    for (i = 0; i < 100; i++) {
+        snprintf(key, sizeof key, "object %" PRIu32, i);
+        CHECK(picaflor_lookup(store, KEY(key), NULL) == PICAFLOR_OK);
+    }
+    CHECK(picaflor_close(store) == PICAFLOR_OK);
 }
 
 static void errors(picaflor_store *store, const char *path)
@@ -368,6 +413,9 @@ int main(int argc, char **argv)
     threads(store);
     CHECK(picaflor_close(store) == PICAFLOR_OK);
     again(argv[1]);
+    char path[4096];
+    snprintf(path, sizeof path, "%s-daemons", argv[1]);
+    daemons(path);
     puts("done");
     return 0;
 }

@@ -1,5 +1,5 @@
-//! Delete and invalidate: index, then the delete log. A delete reads what tells its key from others of the same place in
-//! the index, for it says whether the object was there; an invalidation says nothing, and in a cache reads nothing.
+//! Delete and invalidate: index, then the delete log. A delete reads what tells its key from others of the same place
+//! in the index, for it says whether the object was there; an invalidation says nothing, and in a cache reads nothing.
 //!
 //! A delete is logged even if the key is not in the index: recovery might know an older version of it
 //! that this run has evicted. Durable within the bound that [`Options`](crate::Options) give for deletes.
@@ -56,8 +56,8 @@ impl Store {
 
     /// As [`Store::delete`], for a caller that need not know whether the object was there. A cache then reads nothing
     /// but for objects larger than half a cluster: what its index has at the key's place goes. With an absent key that
-    /// may be another one's object, which leaves as by an eviction: 1 of some 8,000 times, with objects of 8 KiB. A store,
-    /// and a cache with an eviction listener, which is to hear of each object that leaves, delete.
+    /// may be another one's object, which leaves as by an eviction: 1 of some 8,000 times, with objects of 8 KiB. A
+    /// store, and a cache with an eviction listener, which is to hear of each object that leaves, delete.
     ///
     /// # Errors
     /// As [`Store::delete`].

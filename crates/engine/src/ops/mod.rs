@@ -7,6 +7,7 @@ pub(crate) mod check;
 #[cfg(feature = "async-stream")]
 pub(crate) mod chunk_stream;
 pub(crate) mod chunks;
+pub(crate) mod daemon;
 pub(crate) mod delete;
 pub(crate) mod fetch;
 pub(crate) mod fetches;

@@ -33,7 +33,7 @@ use crate::{
     space::{Queue, SPARE},
     write::append::Appender,
     write::placement::Class,
-    write::staging::{StagedObject, Staging, Turn},
+    write::staging::{End, StagedObject, Staging, Turn},
 };
 
 /// Sets that are passed over, for they do not fit in what is left of a cluster, before it is sealed as it is.
@@ -197,7 +197,19 @@ impl Packer {
             return Err(failure);
         }
         let turn = staging.turn();
-        self.pack(staging, &turn, false, Purpose::Put)
+        self.pack(staging, &turn, (false, End::First), Purpose::Put)
+    }
+
+    /// Packs a cluster with those at this end of the order. Returns whether it packed anything: not while all buffers
+    /// are full.
+    pub(crate) fn pack_from(&self, end: End) -> Result<bool> {
+        let Some(staging) = self.parts.catalog.buffers.staging() else { return Ok(false) };
+        if let Some(failure) = self.parts.log.commits.failure() {
+            return Err(failure);
+        }
+        let waits = staging.count() > 0;
+        let turn = staging.turn();
+        Ok(waits && self.pack(staging, &turn, (false, end), Purpose::Put)?.is_ok())
     }
 
     /// Packs all that a commit has to make durable, by the holder of the writer's turn, which makes buffers free by
@@ -213,7 +225,7 @@ impl Packer {
             if !staging.any(|staged| staged.promised && is_due(staged)) {
                 return Ok(());
             }
-            let blocked = self.pack(staging, &turn, true, Purpose::Survivor)?.err();
+            let blocked = self.pack(staging, &turn, (true, End::First), Purpose::Survivor)?.err();
             match blocked {
                 None | Some(Blocked::Moved) => {}
                 Some(Blocked::Buffers) => {
@@ -249,10 +261,10 @@ impl Packer {
         &self,
         staging: &Staging,
         _turn: &Turn<'_>,
-        promised: bool,
+        (promised, end): (bool, End),
         purpose: Purpose,
     ) -> Result<Result<(), Blocked>> {
-        let mut turns = staging.turns(promised).take(LOOKED_AT).peekable();
+        let mut turns = staging.turns(promised, end).take(LOOKED_AT).peekable();
         let Some((class, len)) = turns.peek().map(|first| (first.class, first.frame.header.frame_len())) else {
             return Ok(Ok(()));
         };

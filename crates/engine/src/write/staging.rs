@@ -26,6 +26,15 @@ const BESIDE: usize = size_of::<Frame>() + 96 + 128;
 /// Objects looked at under one lock: about as many as a cluster takes.
 const AT_ONCE: usize = 64;
 
+/// From which end of their order objects are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Whose turn is next.
+    First,
+    /// Whose turn is last.
+    Last,
+}
+
 /// When an object's turn is: its worth, then the number of its last use.
 type Rank = (u64, u64);
 
@@ -214,15 +223,15 @@ impl Staging {
 
     /// Up to so many, in their turn; of those promised only, if that is asked for.
     pub(crate) fn next(&self, most: usize, promised: bool) -> Vec<StagedObject> {
-        self.behind(None, most, promised).into_iter().map(|(_, staged)| staged).collect()
+        self.behind(None, most, promised, End::First).into_iter().map(|(_, staged)| staged).collect()
     }
 
-    /// All of them in their turn, a few at a time: the caller may let some go meanwhile.
-    pub(crate) fn turns(&self, promised: bool) -> impl Iterator<Item = StagedObject> {
+    /// All of them from this end on, a few at a time: the caller may let some go meanwhile.
+    pub(crate) fn turns(&self, promised: bool, end: End) -> impl Iterator<Item = StagedObject> {
         let (mut last, mut run) = (None, Vec::new().into_iter());
         std::iter::from_fn(move || {
             if run.len() == 0 {
-                run = self.behind(last, AT_ONCE, promised).into_iter();
+                run = self.behind(last, AT_ONCE, promised, end).into_iter();
             }
             let (rank, staged) = run.next()?;
             last = Some(rank);
@@ -230,13 +239,17 @@ impl Staging {
         })
     }
 
-    fn behind(&self, last: Option<Rank>, most: usize, promised: bool) -> Vec<(Rank, StagedObject)> {
+    fn behind(&self, last: Option<Rank>, most: usize, promised: bool, end: End) -> Vec<(Rank, StagedObject)> {
         let room = self.room.lock();
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
-        let held = |slot: u32| room.held.get(self.at(slot)?)?.as_ref();
-        let all = room.order.range((from, Bound::Unbounded)).filter_map(|(rank, slot)| Some((*rank, held(*slot)?)));
-        let all = all.filter(|(_, (staged, _))| staged.promised || !promised);
-        all.take(most).map(|(rank, (staged, _))| (rank, staged.clone())).collect()
+        let taken = |(rank, slot): (&Rank, &u32)| {
+            let (staged, _) = room.held.get(self.at(*slot)?)?.as_ref()?;
+            (staged.promised || !promised).then(|| (*rank, staged.clone()))
+        };
+        match end {
+            End::First => room.order.range((from, Bound::Unbounded)).filter_map(taken).take(most).collect(),
+            End::Last => room.order.range((Bound::Unbounded, from)).rev().filter_map(taken).take(most).collect(),
+        }
     }
 
     /// Whether one of them is what is sought.

@@ -1,9 +1,9 @@
 //! The row `hummingbird`: what its answers cost and where they lay objects, counted at the device's door.
 
-use std::{sync::Arc, thread};
+use std::{collections::HashSet, sync::Arc, thread, time::Duration};
 
 use picaflor::{
-    Mode, NextCluster, Options, PackOrder, Store,
+    Daemon, Daemons, Mode, NextCluster, Options, PackOrder, Store,
     device::{CountedDevice, Device, MemoryDevice},
 };
 use picaflor_sim::kill;
@@ -50,6 +50,39 @@ fn objects_wait_without_a_write_and_are_packed_by_the_cluster() {
     assert!(counts.packed / counts.clusters_sealed >= 19, "20 fit: {counts:?}");
     assert_eq!((done.writes, done.write_bytes), (counts.clusters_sealed, counts.clusters_sealed * 64 * KIB));
     assert_eq!((done.reads, done.syncs), (0, 0));
+}
+
+#[test]
+fn daemons_run_when_the_application_calls_them() {
+    for daemons in [Daemons::Manual, Daemons::Threads] {
+        let (device, options) = hummingbird(64 * MIB);
+        let store = Store::open(options.daemons(daemons)).unwrap();
+        (0..100).for_each(|i| store.put(&key(i), &body(i, 3000)).unwrap());
+        assert_eq!(store.stats().counts.packed, 0);
+        // 20 fit: those asked for last, and those put first.
+        assert!(store.run_daemon(Daemon::PackFromHead).unwrap() && store.run_daemon(Daemon::Pack).unwrap());
+        assert_eq!(store.stats().counts.packed, 40);
+        while store.step().unwrap() {}
+        store.settle(Duration::from_secs(20));
+        let places = |i: u64| store.locate(&key(i)).unwrap().unwrap().first().map(|extent| extent.offset >> 16);
+        for part in [0..20, 80..100] {
+            let places: HashSet<_> = part.map(places).collect();
+            assert_eq!(places.len(), 1, "{daemons:?}: in one cluster, on the device: {places:?}");
+            assert!(!places.contains(&None), "{daemons:?}");
+        }
+        assert_eq!(places(50), None, "{daemons:?}: it waits");
+        while store.run_daemon(Daemon::Pack).unwrap() {
+            store.step().unwrap();
+        }
+        assert_eq!(store.stats().counts.packed, 100, "{daemons:?}");
+        store.settle(Duration::from_secs(20));
+        assert!(store.run_daemon(Daemon::FreeMemory(0)).unwrap(), "{daemons:?}");
+        assert!(!store.run_daemon(Daemon::FreeMemory(0)).unwrap(), "{daemons:?}: nothing is left");
+        let before = device.counts();
+        (0..100).for_each(|i| assert_eq!(read(&store, &key(i)).unwrap(), body(i, 3000)));
+        assert_eq!((device.counts() - before).reads, 4, "{daemons:?}: the fifth cluster is open still");
+        assert!(!store.run_daemon(Daemon::FreeDisk).unwrap(), "{daemons:?}: nothing is too old, nothing is short");
+    }
 }
 
 #[test]
