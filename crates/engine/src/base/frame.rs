@@ -16,6 +16,8 @@ use bytes::Bytes;
 use picaflor_device::BufPool;
 use picaflor_format::frame::{HEADER, Header};
 
+use crate::base::reach::Reach;
+
 /// The parts of a frame that is not yet framed.
 #[derive(Clone, Copy)]
 pub struct Draft<'a> {
@@ -54,8 +56,8 @@ impl<'a> Draft<'a> {
 
 /// Where objects came from that were not asked for yet.
 pub(crate) trait ReadaheadStats: Send + Sync {
-    /// One that came with a cluster of this class was asked for.
-    fn was_used(&self, hash: u64, class: u16);
+    /// One that came with a cluster of this class, and needed this reach, was asked for.
+    fn was_used(&self, hash: u64, class: u16, reach: Reach);
 }
 
 /// One read that brought others beside the object it was for.
@@ -81,6 +83,8 @@ pub struct Frame {
     number: AtomicU64,
     /// The read that brought it before it was asked for.
     brought: OnceLock<Arc<Brought>>,
+    /// How far that read had to reach.
+    reach: Reach,
 }
 
 impl Frame {
@@ -88,7 +92,8 @@ impl Frame {
     pub fn new(hash: u64, header: Header, bytes: Bytes) -> Self {
         let (uses, number) = (AtomicU8::new(0), AtomicU64::new(0));
         let held = u32::try_from(BufPool::copied(bytes.len())).unwrap_or(u32::MAX);
-        Self { hash, header, bytes, held, decoded: OnceLock::new(), uses, number, brought: OnceLock::new() }
+        let (decoded, brought, reach) = (OnceLock::new(), OnceLock::new(), Reach::default());
+        Self { hash, header, bytes, held, decoded, uses, number, brought, reach }
     }
 
     /// Its bytes are a part of a buffer of this length, of which nothing else is kept.
@@ -96,11 +101,9 @@ impl Frame {
         Self { held: u32::try_from(BufPool::taken(len)).unwrap_or(u32::MAX), ..self }
     }
 
-    /// Remembers which read brought it before it was asked for.
-    pub(crate) fn brought_by(self, brought: &Arc<Brought>) -> Self {
-        // A new frame has none.
-        let _ = self.brought.set(Arc::clone(brought));
-        self
+    /// Remembers which read brought it before it was asked for, and how far that had to reach.
+    pub(crate) fn brought_by(self, brought: &Arc<Brought>, reach: Reach) -> Self {
+        Self { brought: OnceLock::from(Arc::clone(brought)), reach, ..self }
     }
 
     /// It was asked for; the first time, its read learns of it. Where reads bring objects, numbers are not used.
@@ -108,7 +111,7 @@ impl Frame {
         if let Some(brought) = self.brought.get()
             && self.number.swap(1, Relaxed) == 0
         {
-            brought.by.upgrade().inspect(|by| by.was_used(self.hash, brought.class));
+            brought.by.upgrade().inspect(|by| by.was_used(self.hash, brought.class, self.reach));
         }
     }
 

@@ -15,6 +15,7 @@ pub(crate) mod places;
 pub(crate) mod policy;
 pub(crate) mod preset;
 pub(crate) mod put;
+pub(crate) mod reach;
 pub(crate) mod receipt;
 #[cfg(feature = "metrics")]
 mod record;

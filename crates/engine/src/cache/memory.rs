@@ -1,7 +1,8 @@
 //! Question 3, memory: what stays in RAM.
 //!
-//! S3-FIFO over single objects and whole clusters, as they were written or read in; its rules are in `s3fifo`. Here one
-//! use in the small queue is enough for main. Clusters pass through the small queue only.
+//! S3-FIFO over single objects and whole clusters, as they were written or read in; its rules are in `s3fifo`. The
+//! share of its small queue, where what a read brought beside an object waits to be asked for, is learnt. Here one use
+//! in the small queue is enough for main. Clusters pass through the small queue only.
 //!
 //! LRU for the presets whose papers have it: objects in the order in which they were asked for. A hit notes its
 //! number, and an object that is to leave is moved to where that number belongs first: so a hit takes no lock.

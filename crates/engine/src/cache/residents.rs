@@ -27,7 +27,7 @@ use crate::{
         pages::Pages,
     },
     index::{IndexEntry, Location},
-    read::reading::Reader,
+    read::reading::{Extent, Reader},
     shared::Shared,
     space::{Space, State},
 };
@@ -82,7 +82,7 @@ impl Residents {
         let (rows, cluster, learn, number, page) = match &*self.catalog.buffers.slot(slot).read() {
             crate::cache::buffers::Slot::Filled(filled) => {
                 let served = filled.served.load(Relaxed);
-                let learn = filled.read_in.then_some((filled.class, served));
+                let learn = filled.read_in.then_some(served);
                 (filled.rows.clone(), filled.cluster, learn, filled.number.load(Relaxed), filled.page)
             }
             _ => return,
@@ -107,11 +107,9 @@ impl Residents {
         if let Some(listed) = lists {
             listed.set(cluster, list);
         }
-        if let Some((class, served)) = learn {
+        if let Some(served) = learn {
             // The object that was asked for is no neighbour.
-            let neighbours = served.saturating_sub(1);
-            add(&self.shared.counters.neighbours_used, neighbours.into());
-            self.reader.paid(class, neighbours);
+            add(&self.shared.counters.neighbours_used, served.saturating_sub(1).into());
         }
         match page {
             Some((page, _)) => self.space.pages().release(cluster, page),
@@ -296,19 +294,17 @@ impl Residents {
         resides
     }
 
-    /// What to read for an entry and its neighbours: its page where memory holds clusters, else what is worth it behind
-    /// the object, with which a page of a site begins.
-    pub(crate) fn read_around(&self, cluster: u32, offset: usize, grains: u32) -> PageRead {
+    /// What to read for an entry and its neighbours: its page where memory holds clusters, else so far behind the
+    /// object, with which a page of a site begins, or its whole cluster.
+    pub(crate) fn read_around(&self, cluster: u32, offset: usize, grains: u32, extent: Extent) -> PageRead {
         if self.shared.memory.retention.holds_clusters() {
             return self.pages.page_around(cluster, offset, grains);
         }
-        let window = self.reader.window(self.medium.cluster_len());
-        if window == self.medium.cluster_len() {
-            return PageRead { offset: 0, len: window, page: None };
-        }
+        let len = self.medium.cluster_len();
+        let Extent::Behind(reach) = extent else { return PageRead { offset: 0, len, page: None } };
+        let end = offset + grains as usize * GRAIN + reach.bytes(len);
         let unit = self.medium.device.read_unit();
         let start = offset / unit * unit;
-        let end = (offset + grains as usize * GRAIN).max(offset + window).next_multiple_of(unit);
-        PageRead { offset: start, len: end.min(self.medium.cluster_len()) - start, page: None }
+        PageRead { offset: start, len: end.next_multiple_of(unit).min(len) - start, page: None }
     }
 }

@@ -8,3 +8,4 @@ pub(crate) mod readahead;
 pub(crate) mod reading;
 pub(crate) mod together;
 pub(crate) mod verify;
+pub(crate) mod window;

@@ -15,19 +15,21 @@ use picaflor_format::{
 
 use crate::{
     base::frame::{Brought, Frame, ReadaheadStats},
+    base::reach::Reach,
     base::stats::add,
     cache::buffers::Filled,
     cache::residents::Residents,
+    read::window::Neighbours,
     space::State,
     write::placement::Class,
 };
 
 impl ReadaheadStats for Residents {
-    fn was_used(&self, hash: u64, class: u16) {
+    fn was_used(&self, hash: u64, class: u16, reach: Reach) {
         // For reclaim, which asks the index what was used.
         self.catalog.index.touch(hash);
         add(&self.shared.counters.neighbours_used, 1);
-        self.reader.used(class, 1);
+        self.reader.windows.used(class, reach);
     }
 }
 
@@ -58,7 +60,14 @@ impl Residents {
         let Some((cluster, class, rows)) = around else { return };
         let weak = Arc::downgrade(self);
         let brought = Arc::new(Brought { by: weak, class });
-        let mut count = 0_u32;
+        // Where the object ends in its cluster, and how far behind it the bytes go.
+        let (len, end) = (self.medium.cluster_len(), self.end_in_cluster(grain, cluster, sought));
+        let reach = match base + bytes.len() {
+            all if all < len => Reach::within(all.saturating_sub(end), len),
+            _ if base == 0 => Reach::CLUSTER,
+            _ => Reach::REST,
+        };
+        let mut neighbours = Neighbours::default();
         for row in &rows {
             let at = self.medium.grain(cluster, row.offset);
             if at == grain || self.shared.memory.peek(row.hash).is_some() {
@@ -71,13 +80,21 @@ impl Residents {
             }
             let Some(entry) = self.catalog.current_at(row, at) else { continue };
             let frame = self.shared.pool.copy(&frame[..frame::HEADER + header.payload_len()]);
-            let frame = Arc::new(Frame::new(row.hash, header, frame).brought_by(&brought));
+            let needed = match at < grain {
+                true => Reach::CLUSTER,
+                false => Reach::needed((row.offset as usize + header.frame_len()).saturating_sub(end), len),
+            };
+            let frame = Arc::new(Frame::new(row.hash, header, frame).brought_by(&brought, needed));
             let is_there = || self.catalog.index.find(row.hash, entry.location()).is_some();
             self.shared.cache_object(&frame, || is_there() && self.space.grants.last(cluster) == granted);
-            count += 1;
+            neighbours[needed.at()] += 1;
         }
-        add(&self.shared.counters.neighbours_read, count.into());
-        self.reader.brought(class, count);
+        add(&self.shared.counters.neighbours_read, neighbours.iter().map(|count| u64::from(*count)).sum());
+        self.reader.windows.brought(class, &neighbours, reach);
+    }
+
+    fn end_in_cluster(&self, grain: u64, cluster: u32, object: &Header) -> usize {
+        (grain - self.medium.grain(cluster, 0)) as usize * GRAIN + object.frame_len()
     }
 
     /// The cluster around `grain`, its class, and the rows of what lies behind the object there in these bytes, which
@@ -90,7 +107,7 @@ impl Residents {
         sought: &Header,
     ) -> Option<(u32, u16, Vec<Row>)> {
         let cluster = self.medium.cluster_of(grain).filter(|cluster| self.space.state(*cluster) == State::Sealed)?;
-        let first = (grain - self.medium.grain(cluster, 0)) as usize * GRAIN - base + sought.frame_len();
+        let first = self.end_in_cluster(grain, cluster, sought) - base;
         let rows = self.medium.frames_in(bytes, first..bytes.len(), base, Some(sought.mark));
         Some((cluster, self.classes[cluster as usize].load(Relaxed), rows))
     }

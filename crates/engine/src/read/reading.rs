@@ -1,11 +1,5 @@
-//! Question 4, reading: how much is read for one object, and which gets share the read.
-//!
-//! A read brings the object alone or what lies around it, whichever has been paying: the second pays when the
-//! neighbours it brought in saved more than one read, and were not many for nothing: they take memory from others. How
-//! much lies around an object is the device's affair: as much as takes as long again as the object alone, up to its
-//! cluster, for then one read saved is what it costs. That is all of a cluster where an arm has to move, and less where
-//! bytes are what is paid for. Costs, neighbours brought and neighbours used are measured, the last two per class of
-//! placement, with an occasional cluster read to keep the measures fresh.
+//! Question 4, reading: how much is read for one object ([`Windows`]), which gets share the read, and which reads wait
+//! for each other.
 //!
 //! Invariants: reads of the same place at the same time are one device read ([`InFlight`]); but a read on a thread's
 //! own ring is for that thread's tasks only, so that no other caller depends on its turning the ring; and none is
@@ -17,7 +11,7 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
     task::Waker,
     time::Duration,
@@ -28,81 +22,22 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use picaflor_common::Identity;
 use picaflor_device::{Device, Request};
 
-use crate::base::policy::Reading;
+use super::window::Windows;
+use crate::base::{policy::Reading, reach::Reach};
 
 /// What one read brings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
     Object,
+    /// The object, and so far behind it.
+    Behind(Reach),
+    /// The whole cluster; of one with pages the object's page.
     Cluster,
-}
-
-const CLASSES: usize = 256;
-/// Of so many neighbours that are not asked for, each in the place of something that memory held, one is taken to have
-/// cost a read.
-const CROWD: u32 = 16;
-/// One read in this many is a cluster read, to learn whether it would pay: often while a class is new,
-/// then so rarely that it costs a few percent of the bytes read.
-const EXPLORE: [u32; 2] = [32, 1024];
-/// Cluster reads after which a class is no longer new.
-const TRIALS: u32 = 16;
-/// Where less than a cluster is worth it, one read in this many is of the whole cluster, to learn what that costs; and
-/// so are the first of all.
-const MEASURE: u32 = 128;
-const MEASURED: u32 = 8;
-/// Windows are multiples of this, in bytes.
-const STEP: u64 = 4096;
-/// Cluster reads of a class after which its own neighbours are what counts.
-const KNOWN: u32 = 4;
-/// Weight of a new observation: 1/8.
-const EWMA: u32 = 3;
-/// The same of what a read costs, which varies more: 1/32.
-const COST_EWMA: u32 = 5;
-
-/// What the cluster reads of a class brought: moving means.
-#[derive(Default)]
-struct Paid {
-    /// Neighbours used for each read, in 1/256.
-    used: AtomicU32,
-    /// Neighbours that came with it, in 1/256.
-    brought: AtomicU32,
-    /// Reads, up to [`KNOWN`].
-    reads: AtomicU32,
-}
-
-impl Paid {
-    fn brought(&self, neighbours: u32) {
-        let less = |old: u32| old - old.div_ceil(1 << EWMA);
-        self.used.store(less(self.used.load(Relaxed)), Relaxed);
-        self.brought.store(less(self.brought.load(Relaxed)) + weight(neighbours), Relaxed);
-        self.reads.store((self.reads.load(Relaxed) + 1).min(KNOWN), Relaxed);
-    }
-
-    fn used(&self, neighbours: u32) {
-        self.used.store((self.used.load(Relaxed) + weight(neighbours)).min(1 << 24), Relaxed);
-    }
-
-    /// Reads saved by one, in 1/256.
-    fn saved(&self) -> u64 {
-        self.used.load(Relaxed).saturating_sub(self.brought.load(Relaxed) / CROWD).into()
-    }
-}
-
-fn weight(neighbours: u32) -> u32 {
-    neighbours.min(1 << 12) << (8 - EWMA)
 }
 
 pub(crate) struct Reader {
     reading: Reading,
-    /// What cluster reads brought, by class.
-    paid: Box<[Paid]>,
-    /// The same whatever the class, for those of which little is known.
-    paid_by_all: Paid,
-    /// Nanoseconds per read of an object and of a cluster; 0 until one was measured.
-    cost: [AtomicU64; 2],
-    /// Reads around an object.
-    around: AtomicU32,
-    asked: Box<[AtomicU32]>,
+    pub(crate) windows: Windows,
     flights: Mutex<HashMap<Sought, Arc<InFlight>, BuildHasherDefault<Identity>>>,
     /// Reads that wait for others.
     held: Mutex<Vec<Request>>,
@@ -114,73 +49,24 @@ impl Reader {
     pub(crate) fn new(reading: Reading) -> Self {
         Self {
             reading,
-            paid: (0..CLASSES).map(|_| Paid::default()).collect(),
-            paid_by_all: Paid::default(),
-            cost: [AtomicU64::new(0), AtomicU64::new(0)],
-            around: AtomicU32::new(0),
-            asked: (0..CLASSES).map(|_| AtomicU32::new(0)).collect(),
+            windows: Windows::new(),
             flights: Mutex::default(),
             held: Mutex::default(),
             due: AtomicU64::new(u64::MAX),
         }
     }
 
-    /// What to read for an object whose cluster has this class, if memory has room for clusters.
-    pub(crate) fn extent(&self, class: u16, room: bool) -> Extent {
+    /// What to read for an object whose cluster, of so many bytes, has this class, if memory has room for neighbours.
+    pub(crate) fn extent(&self, class: u16, room: bool, cluster: usize) -> Extent {
         match self.reading {
-            Reading::Cluster => return Extent::Cluster,
-            Reading::WhatPays if room => {}
-            _ => return Extent::Object,
+            Reading::Cluster => Extent::Cluster,
+            Reading::WhatPays if room => match self.windows.reach(class, cluster) {
+                None => Extent::Object,
+                Some(Reach::CLUSTER) => Extent::Cluster,
+                Some(reach) => Extent::Behind(reach),
+            },
+            _ => Extent::Object,
         }
-        let class = usize::from(class) % CLASSES;
-        let is_known = self.paid[class].reads.load(Relaxed) >= KNOWN;
-        let saved = if is_known { &self.paid[class] } else { &self.paid_by_all }.saved();
-        // A window takes as long as two reads. Latency alone flatters large ones where many are in flight: never count
-        // one for less. Where a read takes no time, none is worth saving.
-        if saved > 256 && self.cost[0].load(Relaxed) > 0 {
-            return Extent::Cluster;
-        }
-        let asked = self.asked[class].fetch_add(1, Relaxed);
-        let every = EXPLORE[usize::from(asked >= TRIALS * EXPLORE[0])];
-        if asked % every == every - 1 { Extent::Cluster } else { Extent::Object }
-    }
-
-    /// Bytes to read around an object of a cluster of `cluster` bytes.
-    pub(crate) fn window(&self, cluster: usize) -> usize {
-        let [object, whole] = [self.cost[0].load(Relaxed), self.cost[1].load(Relaxed)];
-        let nth = self.around.fetch_add(1, Relaxed);
-        if whole <= 2 * object || nth < MEASURED || nth.is_multiple_of(MEASURE) {
-            return cluster;
-        }
-        let worth = cluster as u64 * object / (whole - object);
-        (worth.next_multiple_of(STEP) as usize).min(cluster)
-    }
-
-    /// A read took this long: of an object, of a cluster, or of what nothing is learnt from.
-    pub(crate) fn took(&self, measures: Option<Extent>, nanos: u64) {
-        let Some(extent) = measures else { return };
-        let cost = &self.cost[usize::from(extent == Extent::Cluster)];
-        let old = cost.load(Relaxed);
-        let new = if old == 0 { nanos } else { old - (old >> COST_EWMA) + (nanos >> COST_EWMA) };
-        cost.store(new, Relaxed);
-    }
-
-    /// A cluster of this class was read, with so many neighbours.
-    pub(crate) fn brought(&self, class: u16, neighbours: u32) {
-        self.paid[usize::from(class) % CLASSES].brought(neighbours);
-        self.paid_by_all.brought(neighbours);
-    }
-
-    /// So many of the neighbours were used that a read of a cluster of this class brought.
-    pub(crate) fn used(&self, class: u16, neighbours: u32) {
-        self.paid[usize::from(class) % CLASSES].used(neighbours);
-        self.paid_by_all.used(neighbours);
-    }
-
-    /// A cluster that was read in left memory after this many of its neighbours were used.
-    pub(crate) fn paid(&self, class: u16, neighbours: u32) {
-        self.brought(class, 0);
-        self.used(class, neighbours);
     }
 
     /// Whether whole clusters are all that is ever read.
@@ -305,70 +191,5 @@ impl InFlight {
             state.wakers.push(waker.clone());
         }
         state.outcome.clone()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn share_of_cluster_reads(reader: &Reader) -> usize {
-        (0..1024).filter(|_| reader.extent(7, true) == Extent::Cluster).count()
-    }
-
-    #[test]
-    fn as_much_is_read_around_an_object_as_takes_as_long_as_the_object() {
-        const CLUSTER: usize = 256 << 10;
-        let window = |object, whole| {
-            let reader = Reader::new(Reading::WhatPays);
-            assert_eq!(reader.window(CLUSTER), CLUSTER, "nothing is known yet");
-            reader.took(Some(Extent::Object), object);
-            reader.took(Some(Extent::Cluster), whole);
-            reader.took(None, 1);
-            let windows: Vec<usize> = (1..MEASURE).map(|_| reader.window(CLUSTER)).collect();
-            assert_eq!(windows.iter().take_while(|window| **window == CLUSTER).count() as u32, MEASURED - 1);
-            assert_eq!(reader.window(CLUSTER), CLUSTER, "now and then");
-            windows[MEASURE as usize / 2]
-        };
-        // A volume of 125 MiB/s that answers in half a millisecond.
-        assert_eq!(window(500_000, 2_500_000), 64 << 10);
-        assert_eq!(window(1_000, 1_000_000), 4096);
-    }
-
-    #[test]
-    fn where_an_arm_moves_all_of_a_cluster_is_worth_it() {
-        let reader = Reader::new(Reading::WhatPays);
-        reader.took(Some(Extent::Object), 8_000_000);
-        reader.took(Some(Extent::Cluster), 9_500_000);
-        assert!((0..1000).all(|_| reader.window(256 << 10) == 256 << 10));
-    }
-
-    #[test]
-    fn clusters_are_read_where_neighbours_are_used() {
-        let reader = Reader::new(Reading::WhatPays);
-        (0..50).for_each(|_| reader.paid(7, 8));
-        assert_eq!(share_of_cluster_reads(&reader), 17, "a read takes no time");
-        let measured = || {
-            let reader = Reader::new(Reading::WhatPays);
-            reader.took(Some(Extent::Object), 100_000);
-            reader
-        };
-        let reader = measured();
-        assert_eq!(share_of_cluster_reads(&reader), 17, "exploring");
-        (0..50).for_each(|_| reader.paid(7, 8));
-        assert_eq!(share_of_cluster_reads(&reader), 1024);
-        (0..50).for_each(|_| reader.paid(7, 0));
-        assert_eq!(share_of_cluster_reads(&reader), 1, "a glance now and then");
-        assert_eq!(reader.extent(7, false), Extent::Object);
-        // A class of which nothing is known is taken to be as the others.
-        (0..50).for_each(|_| reader.paid(8, 8));
-        assert_eq!(reader.extent(9, true), Extent::Cluster);
-        // Three of 64 do not pay for what the rest pushes out.
-        let crowded = measured();
-        (0..50).for_each(|_| (crowded.brought(7, 64), crowded.used(7, 3)).1);
-        assert_eq!(crowded.extent(7, true), Extent::Object);
-        (0..50).for_each(|_| (crowded.brought(7, 6), crowded.used(7, 3)).1);
-        assert_eq!(crowded.extent(7, true), Extent::Cluster);
-        assert_eq!(Reader::new(Reading::Cluster).extent(7, false), Extent::Cluster, "paying or not");
     }
 }

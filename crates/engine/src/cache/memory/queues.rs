@@ -35,7 +35,7 @@ impl Queues {
     /// Of a tier that will be given about `room` bytes.
     pub(super) fn new(room: u64) -> Self {
         Self {
-            fifo: S3Fifo::new(room / 4096, 1),
+            fifo: S3Fifo::learning(room / 4096, 1),
             loved: VecDeque::new(),
             hated: Vec::new(),
             order: BTreeMap::new(),

@@ -32,7 +32,7 @@ pub(crate) struct Plan {
     pub(super) extent: Extent,
     pub(super) start: u64,
     pub(super) len: usize,
-    /// What is read of a cluster for [`Extent::Cluster`].
+    /// What is read of a cluster, where that is more than the object.
     pub(super) page: Option<(u32, PageRead)>,
 }
 
@@ -56,18 +56,20 @@ impl Plan {
         let offset = grain * GRAIN as u64;
         let cluster = volume.medium.cluster_of(grain).unwrap_or(0);
         let class = volume.residents.classes[cluster as usize].load(Relaxed);
+        let residents = &volume.residents;
         let extent = match neighbours {
-            true => volume
-                .residents
-                .reader
-                .extent(class, volume.residents.has_room_for_residents(volume.medium.cluster_len())),
+            true => {
+                let len = volume.medium.cluster_len();
+                residents.reader.extent(class, residents.has_room_for_residents(len), len)
+            }
             false => Extent::Object,
         };
         let cluster_start = volume.medium.map.cluster_start(cluster);
         let cluster_end = cluster_start + u64::from(volume.medium.map.cluster);
         let (start, len, page) = match extent {
-            Extent::Cluster => {
-                let read = volume.residents.read_around(cluster, (offset - cluster_start) as usize, entry.grains());
+            Extent::Cluster | Extent::Behind(_) => {
+                let at = (offset - cluster_start) as usize;
+                let read = residents.read_around(cluster, at, entry.grains(), extent);
                 (cluster_start + read.offset as u64, read.len, Some((cluster, read)))
             }
             Extent::Object => {
@@ -90,21 +92,11 @@ impl Plan {
         !self.is_of_a_file() && !self.volume.residents.reader.reads_in_batches()
     }
 
-    /// Whether it is a part of a cluster that begins with the object.
-    fn is_window(&self) -> bool {
-        self.page.is_some_and(|(_, read)| read.page.is_none() && read.len < self.volume.medium.cluster_len())
-    }
-
-    /// What is to be learnt from how long it takes.
-    fn measures(&self) -> Option<Extent> {
-        (!self.is_window()).then_some(self.extent)
-    }
-
     /// What makes two reads the same one. Starts are block-aligned, so the low bits are free for the extent.
     pub(super) fn sought(&self, ring: u64) -> Sought {
         let place = match self.extent {
             Extent::Object => self.grain << 1,
-            Extent::Cluster if self.is_window() => self.grain << 1 | 1 | WINDOW,
+            Extent::Behind(_) => self.grain << 1 | 1 | WINDOW,
             Extent::Cluster => self.start << 1 | 1,
         };
         Sought { place, granted: self.granted, ring }
@@ -119,12 +111,13 @@ impl Plan {
         let shared = &self.volume.shared;
         let kind = match self.extent {
             Extent::Object => &shared.counters.object_reads,
-            Extent::Cluster => &shared.counters.cluster_reads,
+            Extent::Cluster | Extent::Behind(_) => &shared.counters.cluster_reads,
         };
         add(kind, 1);
         self.volume.medium.count_read(self.len);
         shared.last_read.store(shared.clock.now_nanos(), Relaxed);
         self.volume.residents.note_access(self.grain);
+        self.volume.residents.reader.windows.begin();
     }
 
     /// What of it is not on the device yet. Asked before the device is read.
@@ -136,14 +129,17 @@ impl Plan {
         self.count();
         let clock = &self.volume.shared.clock;
         let began = clock.now_nanos();
-        if let Some(read) = self.volume.catalog.places.as_ref().and_then(|places| places.read_file(self.grain)) {
-            return read.map(Bytes::from).map_err(Arc::new);
-        }
+        let file = self.volume.catalog.places.as_ref().and_then(|places| places.read_file(self.grain));
+        let outcome = file.map_or_else(|| self.read_device(), |read| read.map(Bytes::from));
+        self.volume.residents.reader.windows.took(self.len, clock.now_nanos() - began);
+        outcome.map_err(Arc::new)
+    }
+
+    fn read_device(&self) -> io::Result<Bytes> {
         let mut buf = self.volume.shared.pool.take(self.len);
         let overlay = self.overlay();
-        self.volume.medium.device.read(self.start, &mut buf).map_err(Arc::new)?;
+        self.volume.medium.device.read(self.start, &mut buf)?;
         overlay.into_iter().for_each(|lay_over| lay_over(&mut buf));
-        self.volume.residents.reader.took(self.measures(), clock.now_nanos() - began);
         Ok(buf.into_bytes())
     }
 
@@ -161,13 +157,13 @@ impl Plan {
     fn read_elsewhere(&self, place: Sought, flight: &Arc<InFlight>) {
         self.count();
         let (volume, flight) = (Arc::clone(&self.volume), Arc::clone(flight));
-        let (measures, began) = (self.measures(), self.volume.shared.clock.now_nanos());
+        let (len, began) = (self.len, self.volume.shared.clock.now_nanos());
         let overlay = self.overlay();
         let done = Box::new(move |mut outcome: io::Result<picaflor_device::AlignedBuf>| {
             if let (Some(lay_over), Ok(read)) = (overlay, &mut outcome) {
                 lay_over(read);
             }
-            volume.residents.reader.took(measures, volume.shared.clock.now_nanos() - began);
+            volume.residents.reader.windows.took(len, volume.shared.clock.now_nanos() - began);
             let outcome = outcome.map(picaflor_device::AlignedBuf::into_bytes).map_err(Arc::new);
             volume.residents.reader.land(place, &flight, outcome);
         });
