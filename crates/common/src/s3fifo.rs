@@ -72,7 +72,8 @@ impl<T> S3Fifo<T> {
     /// What has this hash comes in: the queue that it left a moment ago was too short.
     fn learn(&mut self, hash: u64) {
         let Some([small, main]) = &mut self.last else { return };
-        let (more, less) = (u64::from(small.take(hash)), u64::from(main.take(hash)));
+        // What left main comes in by the small queue, and has to come back once more before it is in main.
+        let (more, less) = (u64::from(small.take(hash)), 2 * u64::from(main.take(hash)));
         self.share = (self.share + more - less).clamp(SHARE, SHARE_MAX);
     }
 
