@@ -130,7 +130,7 @@ enum {
 /* Daemons of picaflor_run_daemon. */
 enum {
     PICAFLOR_RUN_ALL = 0,          /* a step of each */
-    PICAFLOR_RUN_PACK = 1,         /* packs a cluster of objects that wait, those whose turn it is */
+    PICAFLOR_RUN_PACK = 1,         /* packs a cluster of objects that wait, the next ones by pack_order */
     PICAFLOR_RUN_PACK_HEAD = 2,    /* the same from the other end of the order */
     PICAFLOR_RUN_FREE_MEMORY = 3,  /* objects and clusters leave memory until `most` bytes of them are left */
     PICAFLOR_RUN_FREE_DISK = 4     /* empties a cluster that is too old; where few are clean, the next one */

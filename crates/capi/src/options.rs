@@ -165,15 +165,22 @@ pub(crate) unsafe fn opening(path: *const c_char, options: *const COptions) -> R
     }
 }
 
+/// A number that the header does not have where it lists all there are.
+pub(crate) fn unknown(what: &str, value: u32) -> Failure {
+    Failure::invalid(format!("{what} is {value}, which the header does not have"))
+}
+
+fn or(given: u64, default: u64) -> u64 {
+    if given == 0 { default } else { given }
+}
+
 fn fill(made: &mut Options, given: &COptions) -> Result<(), Failure> {
-    let or = |given: u64, default: u64| if given == 0 { default } else { given };
-    let unknown = |what, value| Failure::invalid(format!("options.{what} is {value}, which the header does not have"));
     made.capacity = given.capacity;
     made.memory = or(given.memory, made.memory);
     made.mode = match given.mode {
         0 => Mode::Cache,
         1 => Mode::Store,
-        other => return Err(unknown("mode", other)),
+        other => return Err(unknown("options.mode", other)),
     };
     made.durability = match given.durability {
         0 => Durability::Bounded {
@@ -182,7 +189,7 @@ fn fill(made: &mut Options, given: &COptions) -> Result<(), Failure> {
         },
         1 => Durability::EveryPut,
         2 => Durability::None,
-        other => return Err(unknown("durability", other)),
+        other => return Err(unknown("options.durability", other)),
     };
     made.delete_time = Duration::from_millis(or(given.delete_time, made.delete_time.as_millis() as u64));
     made.delete_count = or(given.delete_count, made.delete_count);
@@ -191,7 +198,7 @@ fn fill(made: &mut Options, given: &COptions) -> Result<(), Failure> {
         0 => made.reopening,
         1 => Reopening::AtOnce,
         2 => Reopening::InSteps,
-        other => return Err(unknown("reopening", other)),
+        other => return Err(unknown("options.reopening", other)),
     };
     if given.cluster != 0 {
         made.cluster = given.cluster;
@@ -199,7 +206,7 @@ fn fill(made: &mut Options, given: &COptions) -> Result<(), Failure> {
     if given.open_buffers != 0 {
         made.open_buffers = given.open_buffers as usize;
     }
-    fill_layout(made, given, unknown)?;
+    fill_layout(made, given)?;
     made.read_only = given.read_only != 0;
     if made.read_only {
         // A reader needs no daemons that tidy up.
@@ -208,18 +215,14 @@ fn fill(made: &mut Options, given: &COptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where objects lie, when they leave, and who runs the daemons.
-fn fill_layout(
-    made: &mut Options,
-    given: &COptions,
-    unknown: impl Fn(&'static str, u32) -> Failure,
-) -> Result<(), Failure> {
-    made.unpacked = if given.unpacked == 0 { made.unpacked } else { given.unpacked };
+/// Where objects lie, when they leave, and which threads run the daemons.
+fn fill_layout(made: &mut Options, given: &COptions) -> Result<(), Failure> {
+    made.unpacked = or(given.unpacked, made.unpacked);
     made.pack_order = match given.pack_order {
         0 => made.pack_order,
         1 => PackOrder::LruHead,
         2 => PackOrder::GreedyDualSize,
-        other => return Err(unknown("pack_order", other)),
+        other => return Err(unknown("options.pack_order", other)),
     };
     made.next_cluster = match given.next_cluster {
         0 => made.next_cluster,
@@ -227,19 +230,19 @@ fn fill_layout(
         2 => NextCluster::ClosestToWrite,
         3 => NextCluster::ClosestToAccess,
         4 => NextCluster::InRegion,
-        other => return Err(unknown("next_cluster", other)),
+        other => return Err(unknown("options.next_cluster", other)),
     };
     let age = Duration::from_millis(given.cluster_age_time);
     made.cluster_age = match given.cluster_age {
         0 => ClusterAge::Unlimited,
         1 => ClusterAge::Written(age),
         2 => ClusterAge::Unused(age),
-        other => return Err(unknown("cluster_age", other)),
+        other => return Err(unknown("options.cluster_age", other)),
     };
     made.daemons = match given.daemons {
         0 => Daemons::Threads,
         1 => Daemons::Manual,
-        other => return Err(unknown("daemons", other)),
+        other => return Err(unknown("options.daemons", other)),
     };
     Ok(())
 }

@@ -10,7 +10,7 @@ use picaflor::{Daemon, Group, Store};
 use crate::{
     INTERFACE,
     code::{Failure, guard, guard_value},
-    options::{COptions, opening},
+    options::{COptions, opening, unknown},
     raw::{self, Out},
 };
 
@@ -225,7 +225,7 @@ pub unsafe extern "C" fn picaflor_run_daemon(store: *const CStore, daemon: u32, 
             2 => store.store.run_daemon(Daemon::PackFromHead)?,
             3 => store.store.run_daemon(Daemon::FreeMemory(most))?,
             4 => store.store.run_daemon(Daemon::FreeDisk)?,
-            other => return Err(Failure::invalid(format!("daemon is {other}, which the header does not have"))),
+            other => return Err(unknown("daemon", other)),
         };
         if did { Ok(()) } else { Err(Failure::absent()) }
     })

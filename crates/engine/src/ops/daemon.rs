@@ -1,13 +1,13 @@
 //! Daemons at the application's call (Shriver et al. 2001, §3.5): one step of one of them, beside those that the engine
 //! runs by itself.
 
-use crate::{Error, Refusal, Result, handle::Store, write::staging::End};
+use crate::{Error, Refusal, Result, handle::Store, volume::Volume, write::staging::End};
 
 /// What one of the daemons does in a step; see [`Store::run_daemon`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Daemon {
-    /// Packs a cluster of objects that wait in memory, those whose turn it is by
+    /// Packs a cluster of objects that wait in memory, the next ones by
     /// [`Options::pack_order`](field@crate::Options::pack_order) (`pack_files_daemon`).
     Pack,
     /// The same from the other end of that order: by default what was asked for last, so that what is hot lies together
@@ -40,12 +40,18 @@ impl Store {
         }
         for volume in self.working() {
             any |= match daemon {
-                Daemon::Pack => volume.packer.pack_from(End::First)?,
-                Daemon::PackFromHead => volume.packer.pack_from(End::Last)?,
+                Daemon::Pack => pack(volume, End::First)?,
+                Daemon::PackFromHead => pack(volume, End::Last)?,
                 Daemon::FreeMemory(_) => false,
                 Daemon::FreeDisk => volume.room.reclaim_step()?,
             };
         }
         Ok(any)
     }
+}
+
+/// Returns whether anything waited, and a buffer was there for it.
+fn pack(volume: &Volume, end: End) -> Result<bool> {
+    let waits = volume.catalog.waiting().count() > 0;
+    Ok(volume.packer.pack_cluster(end)?.is_ok() && waits)
 }

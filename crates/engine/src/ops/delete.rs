@@ -45,7 +45,7 @@ impl<'a> Tell<'a> {
 
 impl Store {
     /// Deletes an object. Returns whether it was there. No later get returns it, and once durable no crash
-    /// brings it back. Reads the object's first block, unless memory or a table of places tells whose it is;
+    /// brings it back. Reads the object's first block, unless memory or a table of places tells which key it has;
     /// [`Store::invalidate`] does not.
     ///
     /// # Errors

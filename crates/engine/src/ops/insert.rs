@@ -21,6 +21,7 @@ use crate::{
     space::Promised,
     volume::Volume,
     write::placement::Class,
+    write::staging::End,
 };
 
 /// A frame's fields that a put decides.
@@ -273,7 +274,7 @@ impl Store {
                 }
             };
             let blocked = match blocked {
-                Blocked::Staging => match volume.packer.pack_cluster()? {
+                Blocked::Staging => match volume.packer.pack_cluster(End::First)? {
                     Ok(()) => {
                         // Without daemons it is written as soon as it is made; then it can leave.
                         if shared.options.daemons == Daemons::Manual {

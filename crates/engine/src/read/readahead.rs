@@ -29,7 +29,7 @@ impl ReadaheadStats for Residents {
         // For reclaim, which asks the index what was used.
         self.catalog.index.touch(hash);
         add(&self.shared.counters.neighbours_used, 1);
-        self.reader.windows.used(class, reach);
+        self.reader.windows.iter().for_each(|windows| windows.used(class, reach));
     }
 }
 
@@ -90,7 +90,7 @@ impl Residents {
             neighbours[needed.at()] += 1;
         }
         add(&self.shared.counters.neighbours_read, neighbours.iter().map(|count| u64::from(*count)).sum());
-        self.reader.windows.brought(class, &neighbours, reach);
+        self.reader.windows.iter().for_each(|windows| windows.brought(class, &neighbours, reach));
     }
 
     fn end_in_cluster(&self, grain: u64, cluster: u32, object: &Header) -> usize {

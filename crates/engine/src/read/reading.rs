@@ -37,7 +37,8 @@ pub(crate) enum Extent {
 
 pub(crate) struct Reader {
     reading: Reading,
-    pub(crate) windows: Windows,
+    /// Where reads go as far as has been paying.
+    pub(crate) windows: Option<Windows>,
     flights: Mutex<HashMap<Sought, Arc<InFlight>, BuildHasherDefault<Identity>>>,
     /// Reads that wait for others.
     held: Mutex<Vec<Request>>,
@@ -49,24 +50,33 @@ impl Reader {
     pub(crate) fn new(reading: Reading) -> Self {
         Self {
             reading,
-            windows: Windows::new(),
+            windows: (reading == Reading::WhatPays).then(Windows::new),
             flights: Mutex::default(),
             held: Mutex::default(),
             due: AtomicU64::new(u64::MAX),
         }
     }
 
-    /// What to read for an object whose cluster, of so many bytes, has this class, if memory has room for neighbours.
+    /// What to read for an object in a cluster of this class and so many bytes, if memory has room for neighbours.
     pub(crate) fn extent(&self, class: u16, room: bool, cluster: usize) -> Extent {
-        match self.reading {
-            Reading::Cluster => Extent::Cluster,
-            Reading::WhatPays if room => match self.windows.reach(class, cluster) {
-                None => Extent::Object,
-                Some(Reach::CLUSTER) => Extent::Cluster,
-                Some(reach) => Extent::Behind(reach),
-            },
-            _ => Extent::Object,
+        if self.is_by_cluster() {
+            return Extent::Cluster;
         }
+        match self.windows.as_ref().filter(|_| room).and_then(|windows| windows.reach(class, cluster)) {
+            None => Extent::Object,
+            Some(Reach::CLUSTER) => Extent::Cluster,
+            Some(reach) => Extent::Behind(reach),
+        }
+    }
+
+    /// A device read begins.
+    pub(crate) fn begin(&self) {
+        self.windows.iter().for_each(Windows::begin);
+    }
+
+    /// It is over: so many bytes took so long.
+    pub(crate) fn took(&self, len: usize, nanos: u64) {
+        self.windows.iter().for_each(|windows| windows.took(len, nanos));
     }
 
     /// Whether whole clusters are all that is ever read.

@@ -127,10 +127,10 @@ impl Frames {
     }
 
     /// The entry of this key that may be dropped without a look at what it leads to. Where objects have places, their
-    /// table says whose each is. Elsewhere, if its caller goes by the index, a cache drops what lies at the key's
-    /// place, by the reasoning of [`Frames::own`]; but not where the entry is known to be of a large object, whose
-    /// chunks go too. Chunks of one that was there before this opening go when their clusters are emptied: no manifest
-    /// leads to them.
+    /// table knows the key of each. Elsewhere, if its caller goes by the index, a cache drops what lies at the key's
+    /// place, by the reasoning of [`Frames::own`]; but not where the entry is known to be of a large object: its chunks
+    /// go too. Chunks of one that was there before this opening go when their clusters are emptied: no manifest leads
+    /// to them.
     pub(crate) fn deleted_unread(&self, hash: KeyHash, by_index: bool) -> Option<IndexEntry> {
         if let Some(places) = &self.catalog.places {
             let is_own = |entry: &IndexEntry| match entry.location() {

@@ -143,7 +143,7 @@ impl Windows {
         }
     }
 
-    /// How far to read for an object whose cluster, of so many bytes, has this class; `None` for the object alone.
+    /// How far to read for an object in a cluster of this class and so many bytes; `None` for the object alone.
     pub(crate) fn reach(&self, class: u16, cluster: usize) -> Option<Reach> {
         let class = usize::from(class) % CLASSES;
         let asked = self.asked[class].fetch_add(1, Relaxed);

@@ -136,7 +136,8 @@ pub(super) fn count_tables(
         _ => Space::BYTES_PER_CLUSTER,
     };
     let each = each + if options.preset.has_pages() { Pages::BYTES_PER_CLUSTER } else { 0 };
-    let each = each + if options.mode == Mode::Cache { Large::BYTES_PER_CLUSTER } else { 0 };
+    let goes_by_index = options.mode == Mode::Cache && !options.preset.has_places();
+    let each = each + if goes_by_index { Large::BYTES_PER_CLUSTER } else { 0 };
     let each = each + if options.cluster_age.limit().is_some() { Space::BYTES_PER_AGING_CLUSTER } else { 0 };
     let places = if options.preset.has_places() { Space::BYTES_OF_PLACES } else { 0 };
     let tables = places + u64::from(clusters) * (each + size_of::<AtomicU16>() as u64);

@@ -183,33 +183,21 @@ impl Packer {
         let ahead = (most / 4).min(self.own_tier(staging) / 8) / if idle { 1 } else { 2 };
         let mut packed = false;
         while (staging.bytes() > most - ahead || self.is_turn_of_staging(staging, ahead))
-            && self.pack_cluster()?.is_ok()
+            && self.pack_cluster(End::First)?.is_ok()
         {
             packed = true;
         }
         Ok(packed)
     }
 
-    /// Packs a cluster with those whose turn it is. The inner result says what was in the way.
-    pub(crate) fn pack_cluster(&self) -> Result<Result<(), Blocked>> {
+    /// Packs a cluster with those at this end of the order. The inner result says what was in the way.
+    pub(crate) fn pack_cluster(&self, end: End) -> Result<Result<(), Blocked>> {
         let Some(staging) = self.parts.catalog.buffers.staging() else { return Ok(Ok(())) };
         if let Some(failure) = self.parts.log.commits.failure() {
             return Err(failure);
         }
         let turn = staging.turn();
-        self.pack(staging, &turn, (false, End::First), Purpose::Put)
-    }
-
-    /// Packs a cluster with those at this end of the order. Returns whether it packed anything: not while all buffers
-    /// are full.
-    pub(crate) fn pack_from(&self, end: End) -> Result<bool> {
-        let Some(staging) = self.parts.catalog.buffers.staging() else { return Ok(false) };
-        if let Some(failure) = self.parts.log.commits.failure() {
-            return Err(failure);
-        }
-        let waits = staging.count() > 0;
-        let turn = staging.turn();
-        Ok(waits && self.pack(staging, &turn, (false, end), Purpose::Put)?.is_ok())
+        self.pack(staging, &turn, (false, end), Purpose::Put)
     }
 
     /// Packs all that a commit has to make durable, by the holder of the writer's turn, which makes buffers free by

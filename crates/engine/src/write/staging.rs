@@ -29,9 +29,9 @@ const AT_ONCE: usize = 64;
 /// From which end of their order objects are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Whose turn is next.
+    /// What is next.
     First,
-    /// Whose turn is last.
+    /// What is last.
     Last,
 }
 

@@ -117,7 +117,7 @@ impl Plan {
         self.volume.medium.count_read(self.len);
         shared.last_read.store(shared.clock.now_nanos(), Relaxed);
         self.volume.residents.note_access(self.grain);
-        self.volume.residents.reader.windows.begin();
+        self.volume.residents.reader.begin();
     }
 
     /// What of it is not on the device yet. Asked before the device is read.
@@ -131,7 +131,7 @@ impl Plan {
         let began = clock.now_nanos();
         let file = self.volume.catalog.places.as_ref().and_then(|places| places.read_file(self.grain));
         let outcome = file.map_or_else(|| self.read_device(), |read| read.map(Bytes::from));
-        self.volume.residents.reader.windows.took(self.len, clock.now_nanos() - began);
+        self.volume.residents.reader.took(self.len, clock.now_nanos() - began);
         outcome.map_err(Arc::new)
     }
 
@@ -163,7 +163,7 @@ impl Plan {
             if let (Some(lay_over), Ok(read)) = (overlay, &mut outcome) {
                 lay_over(read);
             }
-            volume.residents.reader.windows.took(len, volume.shared.clock.now_nanos() - began);
+            volume.residents.reader.took(len, volume.shared.clock.now_nanos() - began);
             let outcome = outcome.map(picaflor_device::AlignedBuf::into_bytes).map_err(Arc::new);
             volume.residents.reader.land(place, &flight, outcome);
         });
