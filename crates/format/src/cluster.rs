@@ -205,6 +205,15 @@ pub fn decode_table(tail: &[u8]) -> Result<Table, Corrupt> {
     Ok(Table::Rows(last, rows))
 }
 
+/// The row of the frame at this offset, in the rows of a table that was verified.
+pub fn row_at(rows: &[u8], offset: u32) -> Option<Row> {
+    let (rows, _) = rows.as_chunks::<ROW>();
+    let start = |row: &[u8; ROW]| u32::from(u16_at(row, 16)) * GRAIN as u32;
+    // The last frame's row comes first.
+    let at = rows.binary_search_by(|row| offset.cmp(&start(row))).ok()?;
+    Row::decode(&rows[at]).ok()
+}
+
 /// Reads the trailer at the end of `tail`, and how many rows lie before it.
 ///
 /// # Errors

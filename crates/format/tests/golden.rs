@@ -169,6 +169,9 @@ fn cluster_header_and_table() {
     cluster::encode_table(&mut bytes, last, &rows);
     assert_eq!(cluster::decode_trailer(&bytes), Ok((last, 4)));
     check("cluster-of-store", &bytes);
+    let table = &bytes[bytes.len() - cluster::table_len(4)..bytes.len() - cluster::TRAILER];
+    assert!(rows.iter().all(|row| cluster::row_at(table, row.offset) == Some(*row)));
+    assert!([0, 128, 512].into_iter().all(|elsewhere| cluster::row_at(table, elsewhere).is_none()));
 }
 
 #[test]

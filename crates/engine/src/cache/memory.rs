@@ -332,14 +332,14 @@ impl Memory {
         true
     }
 
-    /// All objects, hottest queue first: what the hot log keeps.
-    pub(crate) fn hottest(&self, most: usize) -> Vec<Arc<Frame>> {
+    /// All objects of these, hottest queue first: what the hot log keeps.
+    pub(crate) fn hottest(&self, most: usize, these: impl Fn(&Frame) -> bool) -> Vec<Arc<Frame>> {
         let queues = self.queues.lock();
         let recent = queues.order.values().rev().filter_map(Unit::frame);
         let all = queues.loved.iter().filter_map(Weak::upgrade);
         let all = all.chain(queues.fifo.main().filter_map(Unit::frame)).chain(recent);
         let small = queues.fifo.small().filter_map(Unit::frame).filter(|frame| frame.uses() > 0);
-        all.chain(small).take(most).collect()
+        all.chain(small).filter(|frame| these(frame)).take(most).collect()
     }
 
     /// All clusters, the one used last first.

@@ -18,7 +18,7 @@ use crate::{
     Result,
     cache::buffers::Slot,
     index::{IndexEntry, Location},
-    read::parts::Parts,
+    read::{parts::Parts, tables::is_table},
 };
 
 /// How old it may be where objects were found since.
@@ -78,7 +78,7 @@ impl HotLog {
     }
 
     fn entries(&self) -> Vec<u64> {
-        let hottest = self.parts.shared.memory.hottest(CAPACITY);
+        let hottest = self.parts.shared.memory.hottest(CAPACITY, |frame| !is_table(frame));
         let on_disk = |entry: &IndexEntry| matches!(entry.location(), Location::OnDisk { .. });
         let objects = hottest.iter().filter(|frame| self.parts.catalog.is_home_of(frame));
         let objects =

@@ -18,6 +18,7 @@ use crate::{
     index::Location,
     ops::awaited::{Awaited, wait, wait_async},
     read::together::{Asked, Together},
+    read::verify::Telling,
     volume::Volume,
 };
 
@@ -45,8 +46,8 @@ impl<'a> Tell<'a> {
 
 impl Store {
     /// Deletes an object. Returns whether it was there. No later get returns it, and once durable no crash
-    /// brings it back. Reads the object's first block, unless memory or a table of places tells which key it has;
-    /// [`Store::invalidate`] does not.
+    /// brings it back. Reads what tells which key the object has, unless memory knows: the table of its cluster, which
+    /// then stays there for the next ones, or its first block; [`Store::invalidate`] does not.
     ///
     /// # Errors
     /// [`Error::Io`] after a device failure; [`Error::Refused`] if the store is open for reading only.
@@ -201,7 +202,10 @@ impl Store {
             return true;
         }
         volume.catalog.index.candidates(hash.short()).iter().all(|entry| match entry.location() {
-            Location::OnDisk { .. } => false,
+            Location::OnDisk { .. } => {
+                let tables = &volume.frames.tables;
+                tables.tell(*entry, hash, Kind::Whole, |granted| tables.kept(granted)).is_some()
+            }
             Location::Buffered { slot, offset } => {
                 let frame = volume.catalog.buffers.read(slot, offset as usize * GRAIN, hash.short(), |_, _| true);
                 // The chunks of a large object may be anywhere.
@@ -239,7 +243,7 @@ impl Store {
     fn ask_for(&self, volume: &Arc<Volume>, keys: &[(KeyHash, &[u8])]) -> Asked {
         let own = keys.iter().filter(|(hash, key)| self.home(*hash, key).medium.number == volume.medium.number);
         let is_read = |hash: &KeyHash| volume.frames.deleted_unread(*hash, false).is_none();
-        Together::ask(&volume.catalog, own.map(|(hash, _)| *hash).filter(is_read))
+        Together::ask(&volume.frames.tables, own.map(|(hash, _)| *hash).filter(is_read))
     }
 
     /// By the holder of the key's lock.
@@ -273,9 +277,10 @@ impl Store {
         while let Some(entry) = volume.frames.deleted_unread(hash, tell.is_by_index()) {
             found |= volume.catalog.drop_entry(hash.short(), entry);
         }
-        while let Some(own) = volume.frames.verified_of(tell.together(), hash, key, Kind::Whole)? {
+        let by = Telling::Tables(tell.together());
+        while let Some(own) = volume.frames.verified_by(by, hash, key, Kind::Whole)? {
             // What could not be read leaves as well; its key is not known.
-            found |= volume.catalog.drop_entry(hash.short(), own.entry) && own.header.is_some();
+            found |= volume.catalog.drop_entry(hash.short(), own.entry) && own.is_known;
             if let Some(manifest) = own.manifest {
                 // First: a commit meanwhile lets others have the places of chunks, and must take the record too.
                 if !std::mem::replace(&mut told, true) {

@@ -6,6 +6,7 @@ mod lent;
 pub(crate) mod parts;
 pub(crate) mod readahead;
 pub(crate) mod reading;
+pub(crate) mod tables;
 pub(crate) mod together;
 pub(crate) mod verify;
 pub(crate) mod window;

@@ -23,6 +23,7 @@ use crate::{
     cache::catalog::Catalog,
     cache::leases::{KEPT, Left},
     index::{Candidates, IndexEntry, Location},
+    read::tables::Tables,
     read::together::{HEAD, Together, own_header},
     shared::Shared,
 };
@@ -32,8 +33,10 @@ pub(crate) struct CurrentEntry {
     pub(crate) entry: IndexEntry,
     /// If the object is a large one and that is known.
     pub(crate) manifest: Option<Manifest>,
-    /// What its frame says, if that could be read.
+    /// What its frame says, if that was read.
     pub(crate) header: Option<Header>,
+    /// Whether that it is the key's is known, by its frame or its cluster's table.
+    pub(crate) is_known: bool,
     /// Other entries of the place, if none could be read: any of them may be this key's.
     unread: Vec<IndexEntry>,
 }
@@ -41,14 +44,24 @@ pub(crate) struct CurrentEntry {
 impl CurrentEntry {
     /// An entry of which nothing more is known.
     fn unread(entry: IndexEntry) -> Self {
-        Self { entry, manifest: None, header: None, unread: Vec::new() }
+        Self { entry, manifest: None, header: None, is_known: false, unread: Vec::new() }
     }
+}
+
+/// What tells which key a frame has.
+#[derive(Clone, Copy)]
+pub(crate) enum Telling<'a> {
+    /// The frame itself.
+    Frames,
+    /// The table of its cluster; where that does not, the frame, which may have been read together with others.
+    Tables(Option<&'a Together>),
 }
 
 pub(crate) struct Frames {
     pub(crate) medium: Arc<Medium>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) catalog: Arc<Catalog>,
+    pub(crate) tables: Tables,
     /// Large objects being put: their chunks have no manifest yet.
     pub(crate) streams_open: AtomicU32,
 }
@@ -117,7 +130,7 @@ impl Frames {
                 Ok(entry.map(CurrentEntry::unread))
             }
             _ => {
-                let own = self.verified(hash, key, kind)?;
+                let own = self.verified_by(Telling::Tables(None), hash, key, kind)?;
                 for other in own.iter().flat_map(|own| &own.unread) {
                     self.catalog.drop_entry(hash.short(), *other);
                 }
@@ -152,13 +165,13 @@ impl Frames {
 
     /// The entry whose frame has this key, found by reading frames.
     pub(crate) fn verified(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {
-        self.verified_of(None, hash, key, kind)
+        self.verified_by(Telling::Frames, hash, key, kind)
     }
 
-    /// The same with what was read already.
-    pub(crate) fn verified_of(
+    /// The same by what is told in this way.
+    pub(crate) fn verified_by(
         &self,
-        together: Option<&Together>,
+        by: Telling<'_>,
         hash: KeyHash,
         key: &[u8],
         kind: Kind,
@@ -168,10 +181,16 @@ impl Frames {
         // They lead nowhere, whichever key's they are; one is this key's only if no other is.
         let mut unread = Vec::new();
         while let Some(entry) = candidates.pop() {
+            let told = match by {
+                Telling::Frames => None,
+                Telling::Tables(together) => self.tables.tell(entry, hash, kind, |granted| {
+                    together.and_then(|together| together.table(granted)).or_else(|| self.tables.get(granted))
+                }),
+            };
             let known = match entry.location() {
-                Location::OnDisk { grain } if !chunk => match together {
-                    Some(together) => together.own(grain, key),
-                    None => self.own_head(grain, entry.grains(), key),
+                Location::OnDisk { grain } if !chunk && told.is_none() => match by {
+                    Telling::Tables(Some(together)) => together.own(grain, key),
+                    _ => self.own_head(grain, entry.grains(), key),
                 },
                 _ => None,
             };
@@ -183,8 +202,8 @@ impl Frames {
                 manifest = header.manifest(frame).filter(|_| is_own);
                 is_own
             };
-            let seen = match known {
-                Some(_) => Ok(Some(true)),
+            let seen = match told.or(known.map(|_| true)) {
+                Some(is_own) => Ok(Some(is_own)),
                 None => self.look_at(hash.short(), entry, accept),
             };
             let is_own = match seen {
@@ -200,7 +219,12 @@ impl Frames {
                 candidates = self.candidates(hash);
                 unread.clear();
             } else if is_own {
-                return Ok(Some(CurrentEntry { manifest, header: own_header, ..CurrentEntry::unread(entry) }));
+                return Ok(Some(CurrentEntry {
+                    manifest,
+                    header: own_header,
+                    is_known: true,
+                    ..CurrentEntry::unread(entry)
+                }));
             } else if leads_nowhere {
                 unread.push(entry);
             }

@@ -43,6 +43,7 @@ use crate::{
     read::batch::ReadBatch,
     read::parts::Parts,
     read::reading::Reader,
+    read::tables::Tables,
     read::verify::Frames,
     recovery::superblock::write_superblock,
     shared::Shared,
@@ -183,6 +184,7 @@ pub(super) fn build(
         medium: Arc::clone(&medium),
         shared: Arc::clone(shared),
         catalog: Arc::clone(&catalog),
+        tables: Tables(Arc::clone(&catalog)),
         streams_open: AtomicU32::new(0),
     });
     let shared = Arc::clone(shared);

@@ -1,0 +1,145 @@
+//! What sealed clusters hold, by their tables: whether the frame that an entry leads to has a key, without a look at
+//! the frame. A table tells it of every object of its cluster, so deletes and replacing puts of a store read one for
+//! many. The memory tier keeps tables as it keeps objects.
+//!
+//! Invariants: a table counts for the grant in which it was read, while that is the cluster's last; a row counts only
+//! where it fits its entry, by place, length and all that the index keeps of a hash, so that a table which a crash left
+//! of an earlier use tells nothing; what no row tells is read.
+
+use std::sync::Arc;
+
+use picaflor_common::KeyHash;
+use picaflor_format::{
+    BLOCK,
+    cluster::{self, Table},
+    frame::{GRAIN, Header, Kind},
+};
+
+use crate::{
+    base::frame::{Draft, Frame},
+    cache::catalog::Catalog,
+    index::{IndexEntry, Location},
+};
+
+/// The longest table that is read: a longer one takes more time than looks at some of its frames.
+const LONGEST: usize = 16 << 10;
+
+/// Bytes of the key under which the memory tier has a table.
+const KEY: usize = 20;
+
+/// One use of a cluster.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Granted {
+    pub(crate) cluster: u32,
+    pub(crate) number: u32,
+}
+
+/// Whether a frame of the memory tier is a table.
+pub(crate) fn is_table(frame: &Frame) -> bool {
+    frame.header.kind == Kind::Chunk && usize::from(frame.header.key_len) == KEY
+}
+
+/// Whether a table tells anything.
+pub(crate) fn has_rows(table: &Frame) -> bool {
+    table.header.body_len > 0
+}
+
+/// The tables of a volume.
+#[derive(Clone)]
+pub(crate) struct Tables(pub(crate) Arc<Catalog>);
+
+impl Tables {
+    /// Whether the frame that an entry leads to has this key, by the table of its cluster, which `table` brings. `None`
+    /// if that frame is to be looked at, as a large object's is in any case, for its chunks.
+    pub(crate) fn tell(
+        &self,
+        entry: IndexEntry,
+        hash: KeyHash,
+        kind: Kind,
+        table: impl FnOnce(Granted) -> Option<Arc<Frame>>,
+    ) -> Option<bool> {
+        let Location::OnDisk { grain } = entry.location() else { return None };
+        let granted = self.use_of(grain)?;
+        let table = table(granted)?;
+        let offset = (grain * GRAIN as u64 - self.0.medium.map.cluster_start(granted.cluster)) as u32;
+        let row = cluster::row_at(&table.body(), offset)?;
+        let fits = (row.hash ^ hash.short()) & self.0.index.told_apart_by() == 0
+            && entry.is_of_grains(row.len / GRAIN as u32)
+            && self.0.space.grants.last(granted.cluster) == granted.number;
+        let is_own = row.hash == hash.short() && (row.kind == Kind::Chunk) == (kind == Kind::Chunk);
+        (fits && !(is_own && row.kind == Kind::Manifest)).then_some(is_own)
+    }
+
+    /// The use of the cluster around a grain, if a table may tell what lies there.
+    pub(crate) fn use_of(&self, grain: u64) -> Option<Granted> {
+        let keeps_objects = self.0.places.is_none() && !self.0.shared.memory.retention.holds_clusters();
+        let cluster = self.0.medium.cluster_of(grain).filter(|_| keeps_objects)?;
+        let number = self.0.space.grants.last(cluster);
+        self.0.space.state(cluster).is_read().then_some(Granted { cluster, number })
+    }
+
+    fn key_of(&self, granted: Granted) -> ([u8; KEY], u64) {
+        let mut key = *b"a table ............";
+        key[8..12].copy_from_slice(&(self.0.medium.number as u32).to_le_bytes());
+        key[12..16].copy_from_slice(&granted.cluster.to_le_bytes());
+        key[16..].copy_from_slice(&granted.number.to_le_bytes());
+        (key, self.0.medium.hasher.chunk(&key).short())
+    }
+
+    /// A table that memory has; without rows, if none tells what lies there.
+    pub(crate) fn kept(&self, granted: Granted) -> Option<Arc<Frame>> {
+        let (key, hash) = self.key_of(granted);
+        self.0.shared.memory.get(hash, &key).filter(|frame| is_table(frame))
+    }
+
+    /// The same, read if memory has it not.
+    pub(crate) fn get(&self, granted: Granted) -> Option<Arc<Frame>> {
+        self.kept(granted).or_else(|| self.read(granted))
+    }
+
+    fn read(&self, granted: Granted) -> Option<Arc<Frame>> {
+        let medium = &self.0.medium;
+        let read = |len: usize| medium.read_at(granted.cluster, medium.cluster_len() - len, len).ok();
+        let mut end = read(BLOCK)?;
+        if let Some(len) = cut_table(&end) {
+            end = read(len.next_multiple_of(BLOCK))?;
+        }
+        Some(self.keep(granted, &end))
+    }
+
+    /// Keeps the table in what was read of the end of a cluster; one without rows if none is there, or it is too long.
+    pub(crate) fn keep(&self, granted: Granted, end: &[u8]) -> Arc<Frame> {
+        let body = match cluster::decode_table(end) {
+            Ok(Table::Rows(last, rows)) if last.store == self.0.medium.store_id && last.id == granted.cluster => {
+                &end[end.len() - cluster::table_len(rows.len())..end.len() - cluster::TRAILER]
+            }
+            _ => &[],
+        };
+        let (key, hash) = self.key_of(granted);
+        let header = Header {
+            mark: 0,
+            generation: 0,
+            expires: 0,
+            body_len: body.len() as u32,
+            meta_len: 0,
+            key_len: KEY as u16,
+            kind: Kind::Chunk,
+            group: 0,
+            server: 0,
+            payload_crc: 0,
+        };
+        let mut frame = vec![0; header.frame_len()];
+        let header = Draft { hash, header, key: &key, metadata: &[], body }.lay(0, &mut frame);
+        let frame = Arc::new(Frame::new(hash, header, frame.into()));
+        self.0.shared.cache_object(&frame, || true);
+        frame
+    }
+}
+
+/// Bytes from the end of a cluster that its table takes, if it begins before what was read and is worth reading.
+pub(crate) fn cut_table(end: &[u8]) -> Option<usize> {
+    match cluster::decode_table(end) {
+        Ok(Table::Longer(len)) if len <= LONGEST => Some(len),
+        _ => None,
+    }
+}
