@@ -34,6 +34,7 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use percent_encoding::percent_decode_str;
 use picaflor::{ClusterMap, Error, Store};
+use rustix::{process::setpriority_process, thread::gettid};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
@@ -82,8 +83,13 @@ pub(crate) fn token(config: &AdminConfig) -> Result<(String, Option<PathBuf>), S
     }
 }
 
+/// How far reports and sweeps stand back where hits keep a core busy, in steps of nice(2): they get a tenth of it.
+const STAND_BACK: i32 = 10;
+
 /// Serves until told to stop.
 pub(crate) fn work(proxy: Arc<Proxy>, socket: TcpListener, mut stopped: watch::Receiver<Stop>) {
+    // Of this thread, and of those that it starts. Without it they only get more.
+    let _ = setpriority_process(Some(gettid()), STAND_BACK);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(e) => return eprintln!("picaflor: admin: {e}"),
