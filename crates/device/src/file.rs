@@ -126,6 +126,10 @@ impl Device for FileDevice {
         open::grow(&self.core, capacity, self.preallocate)
     }
 
+    fn shrink(&self, capacity: u64) -> io::Result<()> {
+        open::shrink(&self.core, capacity)
+    }
+
     fn block_size(&self) -> usize {
         self.core.block_size
     }

@@ -61,7 +61,7 @@ pub use words::Words;
 /// the caller's, before `submit` returns), and must not block. The batch has no order. A thread that would only
 /// wait for the answer does better with the blocking calls: one wake-up instead of three.
 pub trait Device: Send + Sync {
-    /// Usable bytes. They change by [`Device::grow`] only.
+    /// Usable bytes. They change by [`Device::grow`] and [`Device::shrink`] only.
     fn capacity(&self) -> u64;
 
     /// Has so many usable bytes from here on, if there were fewer; those that come are reserved, durably. What has one
@@ -74,6 +74,16 @@ pub trait Device: Send + Sync {
             now if now >= capacity => Ok(()),
             now => Err(io::Error::new(io::ErrorKind::Unsupported, format!("it has {now} bytes and cannot have more"))),
         }
+    }
+
+    /// Has so many usable bytes from here on, if there were more; what lay behind them is gone, and a file gives that
+    /// back. The default, as what has one size, keeps it.
+    ///
+    /// # Errors
+    /// Any error of the medium, and then it is as it was.
+    fn shrink(&self, capacity: u64) -> io::Result<()> {
+        let _ = capacity;
+        Ok(())
     }
 
     /// Smallest unit of writing, in bytes; a power of two.

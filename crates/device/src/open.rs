@@ -336,6 +336,15 @@ fn fill_new(core: &FileCore, options: &OpenOptions, progress: &mut dyn FnMut(u64
     sync_parent(&core.path)
 }
 
+/// Makes a regular file shorter: see [`Device::shrink`](crate::Device::shrink).
+pub(crate) fn shrink(core: &FileCore, capacity: u64) -> io::Result<()> {
+    if capacity < core.capacity() && !core.is_block_device && !core.read_only {
+        core.file.set_len(capacity).map_err(|error| core.error("shrink", error))?;
+        core.capacity.store(capacity, Relaxed);
+    }
+    Ok(())
+}
+
 /// Makes a regular file longer, as a new one is made: see [`Device::grow`](crate::Device::grow).
 pub(crate) fn grow(core: &FileCore, capacity: u64, how: Preallocate) -> io::Result<()> {
     let before = core.capacity();

@@ -31,7 +31,12 @@ impl Store {
     /// [`Error::Damaged`]: crate::Error::Damaged
     /// [`Error::Io`]: crate::Error::Io
     pub fn open(options: Options) -> Result<Self> {
-        let opened = recovery::open(options)?;
+        let opened = recovery::open(options.clone())?;
+        if !opened.fewer.is_empty() {
+            recovery::shrink(&opened)?;
+            drop(opened);
+            return Self::open(options);
+        }
         if opened.volumes.iter().any(|volume| volume.scrubber.recovers_in_steps()) {
             opened.deferred.end();
             for volume in &opened.volumes {
@@ -147,8 +152,7 @@ impl Store {
         // One that failed keeps nothing on the others from being durable.
         let mut result = Ok(());
         for volume in self.working() {
-            volume.catalog.waiting().promise_all();
-            result = result.and(volume.room.commit_now());
+            result = result.and(volume.room.promise_waiting().and_then(|()| volume.room.commit_now()));
         }
         result.and(self.losses_are_noted())
     }
@@ -163,13 +167,12 @@ impl Store {
     /// # Errors
     /// As [`Store::flush`].
     pub async fn flush_async(&self) -> Result<()> {
-        if self.layout().is_some() {
+        if self.layout().is_some() || self.working().any(|volume| volume.catalog.waiting().count() > 0) {
             return self.spawn_blocking(Self::flush).await;
         }
         if !self.shared().options.read_only {
             let mut result = Ok(());
             for volume in self.working() {
-                volume.catalog.waiting().promise_all();
                 let number = volume.log.commits.next();
                 result = result.and(Arc::clone(&volume.room).commit_async(number).await);
             }

@@ -99,12 +99,10 @@ impl Volume {
             return if matches!(failure, Error::Closed) { Ok(()) } else { Err(failure) };
         }
         if self.catalog.waiting().count() > 0 {
-            self.catalog.waiting().promise_all();
+            self.room.promise_waiting()?;
             self.room.wait_commit_in_time(self.log.commits.next())?;
         }
-        for lane in self.appender.all_lanes() {
-            lane.lock().iter_mut().try_for_each(|open| self.appender.seal(open))?;
-        }
+        self.appender.seal_all()?;
         // What is under way began earlier and does not cover all there is.
         if self.checkpointer.is_running() {
             self.room.checkpoint_now()?;

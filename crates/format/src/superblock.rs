@@ -285,9 +285,6 @@ impl Superblock {
         if found.segment_bits > 30 {
             return Err(Corrupt::Field("segment bits"));
         }
-        if found.made_with > found.capacity {
-            return Err(Corrupt::Field("bytes that it was made with"));
-        }
         if found.volume.0 >= found.volume.1 {
             return Err(Corrupt::Field("volume"));
         }

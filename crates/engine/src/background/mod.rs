@@ -5,6 +5,7 @@ mod contents;
 pub(crate) mod daemons;
 pub(crate) mod eviction;
 pub(crate) mod full_store;
+mod give_back;
 pub(crate) mod reclaim;
 pub(crate) mod room;
 mod runs;

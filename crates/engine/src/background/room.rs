@@ -14,16 +14,18 @@ use crate::{
     Daemons, Error, Mode, Result,
     background::ahead::Ahead,
     background::reclaim::{Reclaimed, Reclaimer},
+    base::blocked::Blocked,
     base::places::RoomEnv,
     base::policy::Eviction,
     log::checkpoint::Checkpointer,
     read::parts::Parts,
     space::Victim,
     write::flush::Committer,
+    write::staging::End,
 };
 
 pub(crate) struct Room {
-    parts: Parts,
+    pub(super) parts: Parts,
     pub(crate) committer: Arc<Committer>,
     pub(crate) checkpointer: Arc<Checkpointer>,
     pub(crate) reclaimer: Reclaimer,
@@ -130,6 +132,27 @@ impl Room {
             self.checkpoint_now()?;
         }
         Ok(self.parts.space.available() > before)
+    }
+
+    /// The next commit makes all durable that waits. Room for it is made first: a commit makes none, and what finds none
+    /// there leaves.
+    pub(crate) fn promise_waiting(&self) -> Result<()> {
+        let waiting = self.parts.catalog.waiting();
+        // A cluster is half full at the least. What comes meanwhile has a promise of its own.
+        let clusters = 2 * waiting.bytes() / self.parts.medium.cluster_len() as u64 + 2;
+        for _ in 0..4 * clusters {
+            if waiting.count() == 0 {
+                break;
+            }
+            match self.committer.packer.pack_cluster(End::First)? {
+                Ok(()) | Err(Blocked::Moved | Blocked::Staging) => {}
+                Err(Blocked::Buffers) => self.committer.write_queued(true),
+                Err(Blocked::Space) if self.make_space()? => {}
+                Err(Blocked::Space) => break,
+            }
+        }
+        waiting.promise_all();
+        Ok(())
     }
 
     /// Sees to it that a checkpoint finds clusters. A crash brings back what was evicted, or deleted and not durably

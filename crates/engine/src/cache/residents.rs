@@ -218,6 +218,14 @@ impl Residents {
         (grains >= self.space.live.grains(victim)).then_some(entries)
     }
 
+    /// No cluster stays in memory, nor any part of one.
+    pub(crate) fn retire_all(&self) {
+        let memory = &self.shared.memory;
+        let mut left = memory.release_clusters(self.medium.number, 0);
+        left.extend(memory.release_these(|resident| resident.volume == self.medium.number));
+        self.shared.release(left);
+    }
+
     /// Residents are no victims; on a small device they may be all there is.
     pub(crate) fn retire_a_resident(self: &Arc<Self>) {
         if self.shared.memory.retention.holds_clusters() {

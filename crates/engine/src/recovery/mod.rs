@@ -14,6 +14,7 @@ mod merge;
 mod parallel_read;
 mod ring;
 mod scan;
+mod shrink;
 mod since;
 pub(crate) mod superblock;
 mod validate;
@@ -22,6 +23,7 @@ mod volume;
 pub(crate) use deferred::Deferred;
 pub use folder::CLEAN;
 pub use found::EPOCH_SHIFT;
+pub(crate) use shrink::shrink;
 pub use superblock::write_superblock;
 
 use std::{
@@ -41,7 +43,7 @@ use rand::Rng;
 use validate::{Made, as_it_was_made, check, check_memory};
 
 use crate::{
-    Error, Inspection, Options, Place, Result, Spread,
+    Daemons, Error, Inspection, Options, Place, Result, Spread,
     api::inspect::inspect,
     background::eviction::Budget,
     base::beside::Beside,
@@ -66,6 +68,8 @@ pub(crate) struct Opened {
     pub(crate) hasher: Hasher,
     pub(crate) deferred: Arc<Deferred>,
     pub(crate) created: CreatedFiles,
+    /// Of each volume the bytes that it is to have, if these are fewer; else empty. See [`shrink`].
+    pub(crate) fewer: Vec<Option<u64>>,
 }
 
 pub(crate) fn open(mut options: Options) -> Result<Opened> {
@@ -99,6 +103,10 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     check_memory(&options)?;
     // What says how large it is now must not be one that can be lost alone.
     identity.writes_both |= grow(&mut found, &options)?;
+    let fewer = shrink::fewer(&found, &options)?;
+    if !fewer.is_empty() {
+        options.daemons = Daemons::Manual;
+    }
     if !options.read_only {
         let mut folders = (0..).zip(&found).filter_map(|(volume, found)| Some((volume, found.long_files.as_ref()?)));
         let mark = |(volume, folder): (u32, &Arc<dyn Folder>)| folder::mark(&**folder, (identity.store, volume));
@@ -113,7 +121,7 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
         let place = volume::to_place(found, &shared, &identity);
         let (layout, receipt) = opener.0(place, Arc::clone(&shared) as Arc<dyn Env>)?;
         let deferred = Arc::new(Deferred::over(&shared, receipt, began));
-        return Ok(Opened { shared, volumes: Vec::new(), layout: Some(layout), hasher, deferred, created });
+        return Ok(Opened { shared, volumes: Vec::new(), layout: Some(layout), hasher, deferred, created, fewer });
     }
     let unopened: Vec<volume::Unopened> = (found.into_iter().enumerate())
         .map(|(number, found)| volume::read(number, found, &shared, &identity))
@@ -139,7 +147,7 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     });
     let _ = shared.members.set(members.collect());
     let deferred = Arc::new(Deferred::new(&shared, left, began));
-    Ok(Opened { shared, volumes, layout: None, hasher, deferred, created })
+    Ok(Opened { shared, volumes, layout: None, hasher, deferred, created, fewer })
 }
 
 /// Gives places that are there the bytes that are given for them, where these are more; says whether any were. Nothing

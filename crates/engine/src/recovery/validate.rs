@@ -74,7 +74,8 @@ fn judge(options: &Options, made: &[About]) -> Result<()> {
     for (number, place) in options.places.iter().enumerate() {
         let (name, capacity) = match (made.get(number), place) {
             (Some(about), _) => {
-                (about.place.clone(), about.capacity.max(wanted(each, room(place, about.capacity), layout)))
+                let given = wanted(each, room(place, about.capacity), layout);
+                (about.place.clone(), if each == 0 { about.capacity } else { given })
             }
             (None, Place::Device(device)) => {
                 (device.backend(), if each == 0 { u64::MAX } else { each }.min(device.capacity()))
@@ -195,7 +196,7 @@ pub(super) fn wanted(given: u64, room: u64, layout: LayoutKind) -> u64 {
 }
 
 /// What is fixed when a store is made is not asked for otherwise: its layout and its mode. Its places may have more
-/// bytes where it lies in clusters, and never fewer.
+/// bytes or fewer where it lies in clusters.
 pub(super) fn as_it_was_made<'a>(
     (made, layout, mode): (&str, OnDevice, u32),
     places: impl Iterator<Item = Made<'a>>,
@@ -221,14 +222,12 @@ pub(super) fn as_it_was_made<'a>(
     }
     for Made { place, capacity, made_with, room } in places {
         let wanted = wanted(given, room, options.preset.layout);
-        let why = if capacity > given {
-            "a store gives none back".to_owned()
-        } else if capacity >= wanted {
+        let why = if capacity <= given && capacity >= wanted {
             continue;
         } else if options.preset.layout != LayoutKind::Ring {
             format!("of preset {made} it keeps its size")
         } else if options.read_only {
-            "it grows where it is opened for writing".to_owned()
+            "it changes where it is opened for writing".to_owned()
         } else if wanted / GROWTH_MAX > made_with {
             format!("it may grow to {GROWTH_MAX} times the {made_with} that it was made with")
         } else {

@@ -3,7 +3,7 @@
 //! The life of a cluster: *free* → *busy* (granted: being filled, in flight, or resident in memory) →
 //! *sealed* (on the device only) → *leaving* (reclaimed; its survivors are not yet durable elsewhere) →
 //! *free*. Checkpoints hold clusters of their own. A sealed cluster of which pages are in memory is *paged*, until the
-//! last of them leaves.
+//! last of them leaves. Where the device is to be smaller, its last clusters *retire* when they are free.
 //!
 //! Invariants: a cluster is granted only when it is free, and becomes free only when recovery needs
 //! nothing in it; a reservation is a promise that a later grant will succeed; the last [`SPARE`] clusters
@@ -15,6 +15,7 @@ mod grants;
 mod live;
 mod pages;
 mod queues;
+mod retired;
 mod runs;
 mod seen;
 mod uses;
@@ -65,6 +66,8 @@ pub(crate) enum Victim {
     Queued,
     /// One whose age counts from an earlier second than this.
     Aged(u32),
+    /// One of those from this number on.
+    From(u32),
 }
 
 /// Clusters kept back for survivors of reclaim and for checkpoints, so that making room never needs
@@ -85,6 +88,8 @@ pub(crate) enum State {
     /// Free once the commit with this number is complete.
     Leaving(u64),
     Checkpoint,
+    /// Given back: it is granted no more.
+    Retired,
 }
 
 impl State {

@@ -260,6 +260,11 @@ impl Appender {
         slot
     }
 
+    /// Closes all open buffers.
+    pub(crate) fn seal_all(&self) -> Result<()> {
+        self.all_lanes().try_for_each(|lane| lane.lock().iter_mut().try_for_each(|open| self.seal(open)))
+    }
+
     /// Closes an open buffer and queues it for the device. A buffer with nothing in it stays.
     pub(crate) fn seal(&self, lane: &mut Option<u32>) -> Result<()> {
         let Some(slot) = *lane else { return Ok(()) };

@@ -76,7 +76,6 @@ fn what_may_not_be_is_refused_by_name_and_changes_nothing() {
     Store::open(small(32 * MIB)).unwrap().close().unwrap();
     let before = fs::read(&path).unwrap();
     for (options, name, part) in [
-        (on_file(&path, 16 * MIB), "capacity", "gives none back"),
         (on_file(&path, 129 * MIB), "capacity", "8 times the 16777216"),
         (on_file(&path, 64 * MIB).with(|options| options.read_only = true), "capacity", "opened for writing"),
         (small(128 * MIB), "memory", "for its tables alone"),

@@ -25,6 +25,7 @@ mod reports;
 mod rings;
 mod rotten;
 mod runs;
+mod shrinking;
 mod streams;
 mod tasks;
 mod threads;

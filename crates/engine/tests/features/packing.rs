@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc, thread, time::Duration};
 
 use picaflor::{
-    Daemon, Daemons, Mode, NextCluster, Options, PackOrder, Store,
+    Daemon, Daemons, Mode, NextCluster, Options, PackOrder, PutOptions, Store,
     device::{CountedDevice, Device, MemoryDevice},
 };
 use picaflor_sim::kill;
@@ -508,4 +508,31 @@ fn deletes_become_durable_alone_and_what_waits_goes_on_waiting() {
     let before = device.counts();
     store.flush().unwrap();
     assert!((device.counts() - before).write_bytes > 28 * 3000 && store.stats().counts.packed == 28);
+}
+
+#[test]
+fn what_waits_when_a_full_cache_is_flushed_or_closed_finds_room() {
+    for name in ["picaflor", "hummingbird"] {
+        for closes in [true, false] {
+            let device = Arc::new(MemoryDevice::new(32 * MIB));
+            let open = || Store::open(by_hand(device.clone()).as_preset(name).unwrap()).unwrap();
+            let store = open();
+            for i in 0..3000 {
+                let beside = PutOptions::new().neighbour(key(i / 4 * 4));
+                store.put_with(&key(i), &body(i, 20_000), &beside).unwrap();
+            }
+            let is_there = |store: &Store, i: u64| store.contains(&key(i)).unwrap();
+            assert!((2900..3000).all(|i| is_there(&store, i)) && !is_there(&store, 0), "{name}: it is full");
+            if closes {
+                store.close().unwrap();
+            } else {
+                store.flush().unwrap();
+                assert!((2900..3000).all(|i| is_there(&store, i)), "{name}: it left to be durable");
+                kill(store);
+            }
+            let store = open();
+            let left: Vec<_> = (2900..3000).filter(|i| !is_there(&store, *i)).collect();
+            assert!(left.is_empty(), "{name}, {closes}: {left:?}");
+        }
+    }
 }

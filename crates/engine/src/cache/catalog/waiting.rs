@@ -41,6 +41,11 @@ impl Waiting<'_> {
         self.0.buffers.staging().map_or(0, Staging::count)
     }
 
+    /// Memory that it takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.buffers.staging().map_or(0, Staging::bytes)
+    }
+
     /// What waits, for a listing of all.
     pub(crate) fn all(&self) -> Vec<StagedObject> {
         self.0.buffers.staging().map(|staging| staging.next(usize::MAX, false)).unwrap_or_default()

@@ -27,7 +27,7 @@ impl Space {
         let mut fill = Fill::default();
         for id in 0..self.count() {
             match clusters.states[id as usize] {
-                State::Free | State::Checkpoint => {}
+                State::Free | State::Checkpoint | State::Retired => {}
                 State::Busy => {
                     fill.live += self.live.room;
                     fill.ends += clusters.ends.get(&id).unwrap_or(&0);

@@ -39,6 +39,7 @@ impl Victims<'_> {
             Victim::HalfEmpty => clusters.next_emptiest(&self.0.live, self.0.live.room / 2),
             Victim::Queued => clusters.next_queued(&self.0.live),
             Victim::LeastRecent => clusters.least_recent(&self.0.live, &self.0.uses),
+            Victim::From(first) => (first..count).find(|id| old(&clusters, *id)),
             Victim::Aged(second) => {
                 let start = clusters.hand;
                 (start..count).chain(0..start).find(|id| self.0.uses.since(*id) < second && old(&clusters, *id))

@@ -1,0 +1,77 @@
+//! The end of a device is given back: what lies in its last clusters moves to the others, or leaves as it would for want
+//! of room, until a store with fewer clusters can be opened there.
+//!
+//! Steps, until all of those clusters have retired: free ones retire → one is emptied as any victim is; where room for
+//! what stays of it is short, others are emptied by the rule of eviction → a commit frees them → a checkpoint makes
+//! victims of young ones, and leaves those of earlier checkpoints. At the end as many checkpoints as there may be, so
+//! that none that an opening could use leads there. Then the superblock may say how many bytes there are.
+//!
+//! Invariant: a crash at any time leaves a store that is as large as it was.
+
+use crate::{
+    Error, Mode, Result,
+    background::{ahead::Ahead, full_store::CHECKPOINTS, reclaim::Reclaimed, room::Room},
+    space::Victim,
+};
+
+/// Of the bytes that are left so many percent may be live in a store.
+const FULL: u64 = 90;
+
+impl Room {
+    /// Empties the clusters from `first` on. Nothing is put meanwhile by others.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for `capacity` if a store has more than fits in the clusters before, and what moved lies
+    /// where it is; those of the device.
+    pub(crate) fn give_back(&self, first: u32) -> Result<()> {
+        let space = &self.parts.space;
+        let kept = || self.reclaimer.appender.kept_from_puts();
+        let (live, room) = (space.fill().live, u64::from(first.saturating_sub(kept())) * space.live.room);
+        if self.parts.shared.options.mode == Mode::Store && live > room / 100 * FULL {
+            return Err(self.holds_more(live, room));
+        }
+        let given: u64 = (first..space.count()).map(|id| space.live.bytes(id)).sum();
+        self.parts.shared.budget.allow(given);
+        space.set_cursor(0);
+        let mut idle = 0;
+        while space.retire_from(first, kept()) > 0 {
+            let is_short = space.available() <= kept();
+            if is_short && space.leaving() == 0 && self.make_space()? || !is_short && self.empty_one_from(first)? {
+                idle = 0;
+            } else if space.leaving() > 0 {
+                self.commit_now()?;
+            } else if idle < 2 * CHECKPOINTS {
+                idle += 1;
+                self.leave_buffers()?;
+                self.checkpoint_now()?;
+            } else {
+                return Err(self.holds_more(space.fill().live, room));
+            }
+        }
+        (0..CHECKPOINTS / 2).try_for_each(|_| self.checkpoint_now())
+    }
+
+    fn empty_one_from(&self, first: u32) -> Result<bool> {
+        let _turn = self.reclaimer.state.turn.lock();
+        self.parts.frames.drop_released();
+        let emptied = self.reclaimer.reclaim_this(Victim::From(first), &mut Ahead::default())?;
+        Ok(emptied == Reclaimed::One)
+    }
+
+    /// What moved is sealed and written, and no cluster is in memory.
+    fn leave_buffers(&self) -> Result<()> {
+        self.reclaimer.appender.seal_all()?;
+        self.commit_now()?;
+        self.parts.residents.retire_all();
+        Ok(())
+    }
+
+    fn holds_more(&self, live: u64, room: u64) -> Error {
+        let why = format!(
+            "{} holds {live} bytes of objects, and in what is given {} would fit: delete some, or give more",
+            self.parts.medium.place,
+            room / 100 * FULL
+        );
+        Error::Option { name: "capacity", why }
+    }
+}

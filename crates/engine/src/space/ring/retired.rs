@@ -1,0 +1,48 @@
+//! Clusters that are given back, from one of them to the last: free ones retire, until all have.
+
+use super::{Space, State};
+
+impl Space {
+    /// Free clusters from this one on retire, as far as `keep` others that are free stay unpromised. Returns how many of
+    /// them have not retired.
+    pub(crate) fn retire_from(&self, first: u32, keep: u32) -> u32 {
+        let mut clusters = self.clusters.lock();
+        let mut left = 0;
+        for id in first..self.count() {
+            let state = clusters.states[id as usize];
+            if state == State::Free && clusters.free > clusters.reserved + keep {
+                clusters.set(id, State::Retired);
+            } else {
+                left += u32::from(state != State::Retired);
+            }
+        }
+        left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::NextCluster, *};
+    use crate::space::{Site, Victim};
+
+    #[test]
+    fn what_is_given_back_is_granted_no_more_and_emptied_first() {
+        let space = Space::new(20, 4096, (NextCluster::Overwrite, 16), false);
+        for id in 0..16 {
+            assert!(space.reserve(0) && space.grant(State::Busy, Site::Rest) == Some(id));
+            space.told(id, 1);
+            space.live.add(id, 100);
+            space.set(id, State::Sealed);
+        }
+        space.set_floor(8);
+        // Four are free, all of those to retire: two are kept.
+        assert_eq!((space.retire_from(14, 2), space.available()), (4, 2));
+        assert_eq!(space.victims().pick(Victim::From(14)), Some(14));
+        assert_eq!(space.victims().pick(Victim::From(14)), Some(15));
+        assert_eq!(space.victims().pick(Victim::From(14)), None);
+        [3, 4, 14, 15].into_iter().for_each(|id| space.set(id, State::Free));
+        assert_eq!((space.retire_from(14, 2), space.available()), (0, 2));
+        let granted = || space.reserve(0).then(|| space.grant(State::Busy, Site::Rest)).flatten();
+        assert_eq!([granted(), granted(), granted()], [Some(3), Some(4), None]);
+    }
+}
