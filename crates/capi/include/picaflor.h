@@ -147,7 +147,7 @@ enum {
 typedef struct picaflor_options {
     size_t size;                   /* sizeof(picaflor_options) */
     const char *preset;            /* storage manager, such as "picaflor" or "stream-pack"; null is "picaflor" */
-    uint64_t capacity;             /* bytes of device, a hard cap; 0: its own size, 1 GiB for a new one. A store grows to more */
+    uint64_t capacity;             /* bytes of device, a hard cap; 0: its own size, 1 GiB for a new one. A store grows to more, or shrinks */
     uint64_t memory;               /* bytes of memory, a hard cap; 0: 256 MiB */
     uint32_t mode;                 /* PICAFLOR_CACHE, PICAFLOR_STORE; fixed when the store is made */
     uint32_t durability;           /* PICAFLOR_BOUNDED, PICAFLOR_EVERY_PUT, PICAFLOR_NONE */

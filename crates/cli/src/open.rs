@@ -12,7 +12,7 @@ use picaflor::{About, Daemons, Durability, Error, Inspection, Mode, Options, Pla
 use picaflor_proxy::config::{Deletes, Size};
 use picaflor_shared::Client;
 
-use crate::{commands::Failure, human, output};
+use crate::{commands::Failure, output};
 
 /// Memory that a tool takes beside the index.
 const MEMORY: u64 = 64 << 20;
@@ -82,7 +82,7 @@ impl OneStore {
         open(&one(&self.paths())?, &self.memory, Some(Durability::default()))
     }
 
-    /// Opens it for writing, as `new` says if there is none yet. One that is there may grow, and all else stays.
+    /// Opens it for writing, as `new` says if there is none yet. One that is there may grow or shrink; all else stays.
     pub(crate) fn write_or_create(&self, new: Options, preset: Option<&str>) -> Result<Store, Failure> {
         let paths = self.paths();
         let blank = |path: &PathBuf| match inspect(path) {
@@ -129,20 +129,12 @@ impl Found {
         self.places.iter().map(|about| about.place.as_str()).collect::<Vec<_>>().join(" + ")
     }
 
-    /// What may not differ of what is asked for a new store, where one is there. It may have more bytes.
+    /// What may not differ of what is asked for a new store, where one is there. It may have more bytes or fewer.
     fn compare(&self, new: &Options) -> Result<(), Failure> {
-        let (name, have, want) = (self.name(), self.capacity(), new.capacity);
+        let name = self.name();
         if new.mode == Mode::Store && self.places[0].mode == Mode::Cache {
             return Err(Failure::Failed(format!(
                 "{name} is there already, and was made as a cache; leave out --store-mode"
-            )));
-        }
-        if want != 0 && have > want {
-            return Err(Failure::Failed(format!(
-                "{name} is there already, with {}, and gives none back; leave out --capacity, or have a store of {} made \
-                 at another path",
-                human::size(have),
-                human::size(want)
             )));
         }
         Ok(())

@@ -246,16 +246,22 @@ fn serve_says_what_it_chose_and_stops_on_term() {
 }
 
 #[test]
-fn serve_grows_a_store_to_what_it_is_given_and_else_keeps_it_as_it_is() {
+fn serve_gives_a_store_the_bytes_that_are_asked_for_and_else_keeps_it_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
-    for (capacity, has) in [(Some("64MiB"), "64MiB"), (None, "64MiB"), (Some("256MiB"), "256MiB"), (None, "256MiB")] {
+    for (capacity, has) in [
+        (Some("64MiB"), "64MiB"),
+        (None, "64MiB"),
+        (Some("512MiB"), "512MiB"),
+        (Some("256MiB"), "256MiB"),
+        (None, "256MiB"),
+    ] {
         let mut serve = serve_as(folder.path(), &capacity.map_or(vec![], |capacity| vec!["--capacity", capacity]));
         assert!(serve.printed.contains(&format!("picaflor.store, {has}, memory")), "{capacity:?}\n{}", serve.printed);
         signal(&serve.child, "TERM");
         assert_eq!(serve.child.wait().unwrap().code(), Some(0));
     }
     for (capacity, part) in [
-        ("128MiB", "has 268435456 bytes, and 134217728 are given for it; a store gives none back"),
+        ("1MiB", "4718592 are the least for clusters of 262144"),
         ("1GiB", "it may grow to 8 times the 67108864 that it was made with"),
     ] {
         let taken = ["serve", "-l", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--capacity", capacity];

@@ -33,7 +33,8 @@ impl Store {
     pub fn open(options: Options) -> Result<Self> {
         let opened = recovery::open(options.clone())?;
         if !opened.fewer.is_empty() {
-            recovery::shrink(&opened)?;
+            opened.deferred.end();
+            recovery::shrink(&opened.volumes, &opened.fewer)?;
             drop(opened);
             return Self::open(options);
         }

@@ -44,7 +44,8 @@ impl Run<'_> {
     /// None if the store is refused by name, and may be.
     fn open_to_look(&mut self) -> Outcome<Option<Store>> {
         self.plugs = Plug::all(&self.media, Wiring::default());
-        let whims = std::mem::replace(&mut self.whims, Whims { read_only: true, ..Whims::none(self.plan, self.grown) });
+        let whims =
+            std::mem::replace(&mut self.whims, Whims { read_only: true, ..Whims::none(self.plan, self.resized) });
         let opened = Store::open(self.options());
         self.whims = whims;
         if tracing() {

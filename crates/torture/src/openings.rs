@@ -77,7 +77,7 @@ impl Run<'_> {
             let back = self.whim_dice.percent(50);
             self.set_clock(if back { -millis } else { millis });
         }
-        self.whims = Whims::none(self.plan, self.grown);
+        self.whims = Whims::none(self.plan, self.resized);
         if !self.is_made() {
             return Ok(());
         }
@@ -85,8 +85,10 @@ impl Run<'_> {
             self.ask_wrongly()?;
         }
         if self.whim_dice.percent(30) {
-            self.whims = Whims::drawn(self.plan, self.grown, &mut self.whim_dice);
-            self.grown |= self.whims.grow(self.plan);
+            self.whims = Whims::drawn(self.plan, self.resized, &mut self.whim_dice);
+            self.resized |= self.whims.grow(self.plan) || self.whims.shrink(self.plan);
+            // What a cache evicts to be smaller no count tells.
+            self.evicted |= self.whims.shrink(self.plan);
             if tracing() {
                 println!("       to be opened with {:?}", self.whims);
             }
@@ -135,7 +137,9 @@ impl Run<'_> {
         let plan = self.plan;
         match self.whim_dice.below(5) {
             0 if !plan.has_files() && !plan.has_tables() => {
-                options.capacity = (plan.capacity - 4096) * plan.volumes as u64;
+                // What lies in clusters gives the rest back, if so many are left as a store has at the least.
+                let less = if plan.is_ring() { 4096 } else { plan.capacity - 4096 };
+                options.capacity = less * plan.volumes as u64;
                 Some("less capacity")
             }
             1 if !plan.has_tables() => {

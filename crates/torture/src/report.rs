@@ -77,6 +77,8 @@ pub struct Tally {
     pub refused: u64,
     /// Openings that gave a store more bytes than it was made with.
     pub growths: u64,
+    /// Openings that gave it fewer.
+    pub shrinks: u64,
     /// Openings only to look, judged.
     pub looks: u64,
     /// Objects damaged for the audit to find.
@@ -110,6 +112,7 @@ impl AddAssign<&Tally> for Tally {
         self.full += other.full;
         self.refused += other.refused;
         self.growths += other.growths;
+        self.shrinks += other.shrinks;
         self.looks += other.looks;
         self.planted += other.planted;
         self.asked_wrongly += other.asked_wrongly;
@@ -125,7 +128,7 @@ impl fmt::Display for Tally {
         write!(
             f,
             "{} crash points ({} on several devices), {} kills, {} closes, {} damages, {} openings ({} refused, \
-             {} failed first, {} to grow), {} looks, {} damages planted, {} wrong askings, clock set {} times, \
+             {} failed first, {} to grow, {} to shrink), {} looks, {} damages planted, {} wrong askings, clock set {} times, \
              {} operations, {} of the devices, {} gets ({} due, {} hits), {} full, {} otherwise refused, \
              at most {} KiB of memory counted; {}",
             self.crashes,
@@ -137,6 +140,7 @@ impl fmt::Display for Tally {
             self.refused_to_open,
             self.failed_openings,
             self.growths,
+            self.shrinks,
             self.looks,
             self.planted,
             self.asked_wrongly,

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use picaflor::{Error, Store};
+use picaflor::{Error, Mode, Store};
 use picaflor_sim::FaultyDevice;
 
 use crate::{
@@ -172,6 +172,7 @@ impl Run<'_> {
             let opened = Store::open(self.options());
             let crashed = self.media.iter().any(FaultyDevice::is_crashed);
             self.tally.growths += u64::from(opened.is_ok() && self.whims.grow(self.plan));
+            self.tally.shrinks += u64::from(opened.is_ok() && self.whims.shrink(self.plan));
             if tracing() {
                 match &opened {
                     Ok(_) => println!("       opened, crashed {crashed}"),
@@ -188,6 +189,12 @@ impl Run<'_> {
                     self.power_off()?;
                 }
                 Err(_) if crashed => self.power_off()?,
+                // A store that holds more than would fit stays as it is.
+                Err(Error::Option { name: "capacity", .. })
+                    if self.whims.shrink(self.plan) && self.plan.mode == Mode::Store =>
+                {
+                    self.whims.capacity = 0;
+                }
                 Err(error) if self.plan.trouble == Trouble::Failing && !retried => {
                     // The medium works again: now it must open.
                     retried = true;
@@ -406,7 +413,7 @@ impl Run<'_> {
     /// What lies beyond the capacity given was never written.
     fn check_unused_bytes(&self) -> Outcome {
         let is_other = matches!(self.plan.trouble, Trouble::Lying | Trouble::Damage) || self.plan.has_files();
-        if is_other || self.grown {
+        if is_other || self.resized {
             return Ok(());
         }
         for memory in &self.memories[..self.plan.volumes] {

@@ -65,8 +65,8 @@ pub(crate) struct Run<'a> {
     pub(crate) tally: Tally,
     /// What this life was opened with.
     pub(crate) whims: Whims,
-    /// It was opened with more bytes than it was made with. A crash may have come before it had them.
-    pub(crate) grown: bool,
+    /// It was opened with more bytes than it was made with, or fewer. A crash may have come before it had them.
+    pub(crate) resized: bool,
     /// Decides what only plans of the second edition have.
     pub(crate) whim_dice: Dice,
     /// The store is open only to look, and what it shows has this weight.
@@ -118,7 +118,7 @@ impl<'a> Run<'a> {
             dice: Dice::new(plan.seed, 3),
             tally: Tally::default(),
             whims: Whims::none(plan, false),
-            grown: false,
+            resized: false,
             whim_dice: Dice::new(plan.seed, 9),
             looking: None,
             fails_for_good: false,

@@ -1,5 +1,7 @@
 //! What a life of a store is opened with: as its plan says, or now and then otherwise.
 
+use picaflor_format::zone::Map;
+
 use crate::{dice::Dice, plan::Plan};
 
 /// Rows that leave the same bytes, so that a store of one opens with another.
@@ -26,15 +28,15 @@ pub(crate) fn keeps_its_size(plan: &Plan) -> bool {
 }
 
 impl Whims {
-    /// As the plan says; of a store that was to grow, as large as that left it.
-    pub(crate) fn none(plan: &Plan, grown: bool) -> Self {
-        let capacity = if grown { 0 } else { plan.capacity * plan.volumes as u64 };
+    /// As the plan says; of a store that was to grow or to shrink, as large as that left it.
+    pub(crate) fn none(plan: &Plan, resized: bool) -> Self {
+        let capacity = if resized { 0 } else { plan.capacity * plan.volumes as u64 };
         Self { preset: plan.preset, memory: plan.memory, capacity, open_buffers: plan.open_buffers, read_only: false }
     }
 
     /// Others, for a store that was made before: it must open with them.
-    pub(crate) fn drawn(plan: &Plan, grown: bool, dice: &mut Dice) -> Self {
-        let mut whims = Self::none(plan, grown);
+    pub(crate) fn drawn(plan: &Plan, resized: bool, dice: &mut Dice) -> Self {
+        let mut whims = Self::none(plan, resized);
         if dice.percent(30) {
             whims.memory = plan.least_memory().max(plan.memory * dice.between(1, 4) / 2);
         }
@@ -52,7 +54,17 @@ impl Whims {
         {
             whims.preset = dice.pick(family);
         }
+        if plan.is_ring() && dice.percent(15) {
+            let less = plan.capacity / 8 * dice.between(4, 7);
+            let may_be = Map::grown(plan.capacity, less, plan.cluster).is_some();
+            whims.capacity = if may_be { less * plan.volumes as u64 } else { 0 };
+        }
         whims
+    }
+
+    /// Whether the store shrinks by it, if the opening comes so far and there is room for what it holds.
+    pub(crate) fn shrink(&self, plan: &Plan) -> bool {
+        self.capacity > 0 && self.capacity < plan.capacity * plan.volumes as u64
     }
 
     /// Whether the store grows by it, if the opening comes so far.

@@ -51,7 +51,8 @@ pub(crate) struct Put {
     /// Make the store if it is not there
     #[arg(long)]
     create: bool,
-    /// Bytes of the store: a new one has so many [default: 1GiB], one with fewer grows, to eight times its first ones
+    /// Bytes of the store: a new one has so many [default: 1GiB], one with fewer grows, to eight times its first ones,
+    /// and one with more gives the rest back
     #[arg(long, value_name = "SIZE", requires = "create")]
     capacity: Option<Size>,
     /// A new store never drops an object to make room, but says that it is full

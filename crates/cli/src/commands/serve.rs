@@ -104,7 +104,8 @@ pub(crate) struct Serve {
     /// Store: a file, made if absent, or a raw block device [default: picaflor.store]
     #[arg(short, long, value_name = "PATH")]
     store: Option<PathBuf>,
-    /// Bytes of the store; one that is there grows to them [default: its own; of a new one, chosen from the free disk]
+    /// Bytes of the store; one that is there grows or shrinks to them [default: its own; of a new one, chosen from the
+    /// free disk]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
     /// Bytes of memory for the store [default: chosen from the memory available]

@@ -45,7 +45,8 @@ pub(crate) struct Share {
     /// How durable puts are, and deletes: none (deletes 1s), every-put, or a time that a crash may cost [default: 1s]
     #[arg(long, value_name = "BOUND", value_parser = bound)]
     durability: Option<Durability>,
-    /// Bytes of the store: a new one has so many [default: 1GiB], one with fewer grows, to eight times its first ones
+    /// Bytes of the store: a new one has so many [default: 1GiB], one with fewer grows, to eight times its first ones,
+    /// and one with more gives the rest back
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
     /// A new store never drops an object to make room, but says that it is full

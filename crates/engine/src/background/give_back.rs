@@ -1,5 +1,5 @@
-//! The end of a device is given back: what lies in its last clusters moves to the others, or leaves as it would for want
-//! of room, until a store with fewer clusters can be opened there.
+//! The end of a device is given back: what lies in its last clusters moves to the others, or leaves as it would for
+//! want of room, until a store with fewer clusters can be opened there.
 //!
 //! Steps, until all of those clusters have retired: free ones retire → one is emptied as any victim is; where room for
 //! what stays of it is short, others are emptied by the rule of eviction → a commit frees them → a checkpoint makes

@@ -134,8 +134,8 @@ impl Room {
         Ok(self.parts.space.available() > before)
     }
 
-    /// The next commit makes all durable that waits. Room for it is made first: a commit makes none, and what finds none
-    /// there leaves.
+    /// The next commit makes all durable that waits. Room for it is made first: a commit makes none, and what finds
+    /// none there leaves.
     pub(crate) fn promise_waiting(&self) -> Result<()> {
         let waiting = self.parts.catalog.waiting();
         // A cluster is half full at the least. What comes meanwhile has a promise of its own.

@@ -127,10 +127,11 @@ pub struct Options {
     /// Which of several devices an object lies on. Fixed when the store is made. Default [`Spread::Key`].
     pub spread: Spread,
     /// Hard cap of device bytes, divided evenly among the places; 0 takes each existing file's or
-    /// device's own size. Default 1 GiB for a new file. A store that lies in clusters grows, where it is opened
-    /// for writing, to a capacity that is larger than its own ([`crate::Stats::capacity`]), to eight times the one that
-    /// it was made with; what does not fit it is an error, which says what to do. A device that has less has all of it
-    /// used.
+    /// device's own size. Default 1 GiB for a new file. A store that lies in clusters changes its own
+    /// ([`crate::Stats::capacity`]) where it is opened for writing. It grows to eight times the one that it was made
+    /// with. Given less it gives the rest back: first what lies there moves or, in a cache, leaves for want of room,
+    /// which takes the time of writing it anew. What it cannot have is an error, which says what to do. A device that
+    /// has less has all of it used.
     pub capacity: u64,
     /// Hard cap of memory in bytes: index, buffers and memory tier together, at every moment. An object that has
     /// left the tier while a handle is held counts as the holder's, for nothing here could free it. Default 256 MiB.

@@ -1,13 +1,16 @@
-//! A store that is given fewer bytes than it has. It is opened as it is, on this thread alone; what lies at the end moves
-//! or leaves (`background/give_back.rs`); it is closed, its superblock says how large it is, and it is opened again.
+//! A store that is given fewer bytes than it has. It is opened as it is, on this thread alone; what lies at the end
+//! moves or leaves (`background/give_back.rs`); it is closed, its superblock says how large it is, and it is opened
+//! again.
 //!
 //! Invariant: until the superblock says so the store is as large as it was; then nothing leads to where it was larger.
 //! Of several places one may be smaller already, where a crash came between.
 
+use std::sync::Arc;
+
 use picaflor_format::zone::Map;
 
-use super::{Opened, found::Found, validate};
-use crate::{Error, Options, Result, space::LayoutKind};
+use super::{found::Found, validate};
+use crate::{Error, Options, Result, space::LayoutKind, volume::Volume};
 
 /// Of each place the bytes that it is to have, if these are fewer than it has; empty if none is to have fewer.
 pub(super) fn fewer(found: &[Found], options: &Options) -> Result<Vec<Option<u64>>> {
@@ -25,14 +28,12 @@ pub(super) fn fewer(found: &[Found], options: &Options) -> Result<Vec<Option<u64
     Ok(if fewer.iter().any(Option::is_some) { fewer } else { Vec::new() })
 }
 
-/// Gives back what is too much, and closes the store.
+/// Gives back what is too much, and closes the volumes, whose opening is over.
 ///
 /// # Errors
 /// [`Error::Option`] for the capacity if a store has more than would fit; those of the devices. The store is closed all
 /// the same, as large as it was.
-pub(crate) fn shrink(opened: &Opened) -> Result<()> {
-    let Opened { volumes, fewer, deferred, .. } = opened;
-    deferred.end();
+pub(crate) fn shrink(volumes: &[Arc<Volume>], fewer: &[Option<u64>]) -> Result<()> {
     let fewer = || volumes.iter().zip(fewer).filter_map(|(volume, fewer)| Some((volume, (*fewer)?)));
     let emptied = fewer().try_for_each(|(volume, capacity)| {
         let made_with = volume.log.superblock().first_capacity();

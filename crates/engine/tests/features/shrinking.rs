@@ -84,7 +84,7 @@ fn caches_keep_what_was_asked_for_in_each_row_of_the_ring() {
         };
         let store = open(0);
         (0..6000).for_each(|i| store.put(&key(i), &body(i, LEN)).unwrap());
-        let is_used = |i: &u64| i % 10 == 0;
+        let is_used = |i: &u64| i.is_multiple_of(10);
         let used: Vec<_> = (0..6000).filter(is_used).filter(|i| read(&store, &key(*i)).is_some()).collect();
         store.close().unwrap();
         let store = open(32 * MIB);

@@ -3,8 +3,8 @@
 use super::{Space, State};
 
 impl Space {
-    /// Free clusters from this one on retire, as far as `keep` others that are free stay unpromised. Returns how many of
-    /// them have not retired.
+    /// Free clusters from this one on retire, as far as `keep` others that are free stay unpromised. Returns how many
+    /// of them have not retired.
     pub(crate) fn retire_from(&self, first: u32, keep: u32) -> u32 {
         let mut clusters = self.clusters.lock();
         let mut left = 0;
