@@ -1,4 +1,4 @@
-//! The load: 64 connections kept alive, from a thread on a core of its own, each asking again as soon as it has been
+//! The load: connections kept alive, 64 mostly, from a thread on a core of its own, each asking again as soon as it has been
 //! answered. It does as little as a client can, so that the core that runs out of breath is the server's: wrk, which
 //! needs a Lua script to ask for many paths, was spent before the faster servers were.
 
@@ -17,6 +17,8 @@ use nix::{
 };
 
 const CONNECTIONS: usize = 64;
+/// As many answers are looked for at a time.
+const EVENTS: usize = 256;
 /// Longer silence than this is a failure, not a slow answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -39,11 +41,13 @@ pub(crate) struct Question {
     pub(crate) status: &'static str,
     /// The server ends the connection behind it.
     pub(crate) is_last: bool,
+    /// So many ask.
+    pub(crate) connections: usize,
 }
 
 impl Question {
     /// A hit, and nothing else said.
-    pub(crate) const PLAIN: Self = Self { fields: "", status: "200", is_last: false };
+    pub(crate) const PLAIN: Self = Self { fields: "", status: "200", is_last: false, connections: CONNECTIONS };
 }
 
 /// Asks for these paths in no order for a while, or each once, while there are some.
@@ -69,16 +73,15 @@ fn ask(address: SocketAddr, (paths, once): (&[String], bool), question: Question
     let requests: Vec<_> = paths.iter().map(form).collect();
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     let mut order = if once { Order::Once(0) } else { Order::Random(0x9e37_79b9_7f4a_7c15) };
-    let mut clients = Vec::with_capacity(CONNECTIONS);
+    let connect = || Client::connect(address);
+    let mut clients = (0..question.connections).map(|_| connect()).collect::<Result<Vec<_>>>()?;
     let begin = Instant::now();
-    for number in 0..CONNECTIONS {
-        let mut client = Client::connect(address)?;
+    for (number, client) in clients.iter_mut().enumerate() {
         epoll.add(&client.stream, EpollEvent::new(EpollFlags::EPOLLIN, number as u64))?;
         client.ask(&requests, &mut order)?;
-        clients.push(client);
     }
     let mut buffer = vec![0; 256 << 10];
-    let mut events = [EpollEvent::empty(); CONNECTIONS];
+    let mut events = [EpollEvent::empty(); EVENTS];
     let mut micros = Vec::with_capacity(1 << 20);
     while begin.elapsed() < time {
         let ready = epoll.wait(&mut events, EpollTimeout::try_from(PATIENCE)?)?;

@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         machine: machine::describe(&folder),
         notes: vec![
             format!("{} rounds of {} s, medians shown.", arguments.rounds, arguments.seconds),
-            format!("Server on core {}, the load with 64 connections on core {}.", arguments.core, arguments.load_core),
+            format!("Server on core {}, the load on core {}, with 64 connections where no other number is named.", arguments.core, arguments.load_core),
             "Before misses each server has fetched more than its memory holds.".into(),
             "Every body is compared once with the origin's before the load; under load less than one answer in 10,000 may come from there."
                 .into(),
@@ -116,8 +116,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// The keys of all works.
-pub(crate) const WORKS: [&str; 12] =
-    ["hot", "uniform", "large", "huge", "condition", "range", "browser", "close", "pass", "miss", "miss-large", "disk"];
+pub(crate) const WORKS: [&str; 14] = [
+    "hot",
+    "uniform",
+    "thousand",
+    "thousands",
+    "large",
+    "huge",
+    "condition",
+    "range",
+    "browser",
+    "close",
+    "pass",
+    "miss",
+    "miss-large",
+    "disk",
+];
 
 fn works(tiny: bool) -> Vec<Work> {
     let (some, many) = if tiny { (100, 300) } else { (10_000, 60_000) };
@@ -127,16 +141,22 @@ fn works(tiny: bool) -> Vec<Work> {
     let work =
         |key, name: String, paths, from| Work { key, name, paths, question: Question::PLAIN, from, without: &[] };
     let asked = |key, name: &str, size, fields, status, without| Work {
-        question: Question { fields, status, is_last: false },
+        question: Question { fields, status, ..Question::PLAIN },
         without,
         ..work(key, name.into(), paths(size, 1), From::Memory)
     };
+    let asked_by = |key, connections| Work {
+        question: Question { connections, ..Question::PLAIN },
+        ..work(key, format!("4 KB, {some} objects uniform, {connections} connections"), paths(4096, some), From::Memory)
+    };
     let new = |kind: &str, size: usize, count| (0..count).map(|n| format!("/{size}/{kind}/{n:06}.jpg")).collect();
     let mut closed = work("close", "4 KB, one object, a connection each".into(), paths(4096, 1), From::Memory);
-    closed.question = Question { fields: "Connection: close\r\n", status: "200", is_last: true };
+    closed.question = Question { fields: "Connection: close\r\n", is_last: true, ..Question::PLAIN };
     vec![
         work("hot", "4 KB, one object, from memory".into(), paths(4096, 1), From::Memory),
         work("uniform", format!("4 KB, {some} objects uniform, from memory"), paths(4096, some), From::Memory),
+        asked_by("thousand", if tiny { 100 } else { 1000 }),
+        asked_by("thousands", if tiny { 200 } else { 8000 }),
         work("large", "64 KB, one object, from memory".into(), paths(65_536, 1), From::Memory),
         work("huge", "1 MB, one object, from memory".into(), paths(1 << 20, 1), From::Memory),
         asked("condition", "304 of 4 KB", 4096, "If-None-Match: \"1\"\r\n", "304", &[]),

@@ -10,7 +10,7 @@ pub(super) fn start(setup: &Setup) -> Result<Running> {
     // It counts in whole megabytes and takes at most 4,095.
     let megabytes = (setup.memory >> 20).clamp(1, 4095);
     let text = format!(
-        "global\n  nbthread 1\n  maxconn 4096\n\
+        "global\n  nbthread 1\n  maxconn 9000\n\
          cache objects\n  total-max-size {megabytes}\n  max-object-size 4194304\n  max-age 86400\n\
          defaults\n  mode http\n  option http-keep-alive\n  http-reuse always\n\
          \x20 timeout connect 5s\n  timeout client 600s\n  timeout server 60s\n\

@@ -55,7 +55,7 @@ fn start(setup: &Setup, how: &str) -> Result<Running> {
     let how = how.replace("{files}", &(descriptors * 3 / 4).to_string());
     let text = format!(
         "{user} worker_processes 1; worker_rlimit_nofile {descriptors}; daemon off; pid {at}/pid; error_log {at}/error.log;\n\
-         events {{ worker_connections 4096; multi_accept on; }}\n\
+         events {{ worker_connections 9000; multi_accept on; }}\n\
          http {{\n\
          access_log off; keepalive_timeout 600s; keepalive_requests 1000000000; tcp_nodelay on; {how}\n\
          client_body_temp_path {at}/body; proxy_temp_path {at}/proxy; fastcgi_temp_path {at}/fastcgi;\n\
