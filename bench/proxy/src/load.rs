@@ -1,6 +1,6 @@
-//! The load: connections kept alive, 64 mostly, from a thread on a core of its own, each asking again as soon as it has been
-//! answered. It does as little as a client can, so that the core that runs out of breath is the server's: wrk, which
-//! needs a Lua script to ask for many paths, was spent before the faster servers were.
+//! The load: connections kept alive, 64 mostly, from a thread on a core of its own, each asking again as soon as it has
+//! been answered. It does as little as a client can, so that the core that runs out of breath is the server's: wrk,
+//! which needs a Lua script to ask for many paths, was spent before the faster servers were.
 
 use std::{
     io::{ErrorKind, Read, Write},
