@@ -31,12 +31,17 @@ impl Store {
     /// [`Error::Damaged`]: crate::Error::Damaged
     /// [`Error::Io`]: crate::Error::Io
     pub fn open(options: Options) -> Result<Self> {
-        let opened = recovery::open(options.clone())?;
+        Self::open_after(options, None)
+    }
+
+    fn open_after(options: Options, before: Option<Box<Receipt>>) -> Result<Self> {
+        let opened = recovery::open(options.clone(), before)?;
         if !opened.fewer.is_empty() {
             opened.deferred.end();
             recovery::shrink(&opened.volumes, &opened.fewer)?;
+            let before = Box::new(opened.deferred.receipt().clone());
             drop(opened);
-            return Self::open(options);
+            return Self::open_after(options, Some(before));
         }
         if opened.volumes.iter().any(|volume| volume.scrubber.recovers_in_steps()) {
             opened.deferred.end();

@@ -16,6 +16,8 @@ pub struct Receipt {
     pub seconds_merged: f64,
     /// Each volume.
     pub volumes: Vec<VolumeReceipt>,
+    /// What was found before the store gave bytes back; none if it did not.
+    pub before: Option<Box<Receipt>>,
 }
 
 /// One volume's part of the receipt.
@@ -86,7 +88,7 @@ impl Dropped {
 impl Receipt {
     pub(crate) fn new(volumes: Vec<VolumeReceipt>, opened: Duration, merged: Duration) -> Self {
         let objects = volumes.iter().map(|volume| volume.objects).sum();
-        Self { objects, seconds: opened.as_secs_f64(), seconds_merged: merged.as_secs_f64(), volumes }
+        Self { objects, seconds: opened.as_secs_f64(), seconds_merged: merged.as_secs_f64(), volumes, before: None }
     }
 }
 
@@ -99,7 +101,7 @@ impl fmt::Display for Receipt {
         for volume in &self.volumes {
             write!(f, "\n  {volume}")?;
         }
-        Ok(())
+        self.before.iter().try_for_each(|before| write!(f, "\n  before it gave bytes back: {before}"))
     }
 }
 

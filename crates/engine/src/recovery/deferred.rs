@@ -43,6 +43,8 @@ pub(crate) struct Deferred {
     /// How long the opening took.
     opened: Duration,
     receipt: OnceLock<Receipt>,
+    /// Of the opening before, in which the store gave bytes back.
+    before: Mutex<Option<Box<Receipt>>>,
 }
 
 /// What is left to do for one volume.
@@ -56,12 +58,13 @@ impl Deferred {
     pub(super) fn new(
         shared: &Arc<Shared>,
         volumes: Vec<(Parts, VolumeReceipt, Option<Merge>)>,
-        began: Instant,
+        (began, before): (Instant, Option<Box<Receipt>>),
     ) -> Self {
         let is_over = volumes.iter().all(|(.., merge)| merge.is_none());
         let left = |(parts, receipt, merge)| Left { parts, merge, receipt: Mutex::new(receipt) };
         let deferred =
             Self { left: RwLock::new(volumes.into_iter().map(left).collect()), ..Self::nothing(shared, began) };
+        *deferred.before.lock() = before;
         shared.claimed.fetch_add(bytes(&deferred.left.read()), Ordering::Relaxed);
         if is_over {
             deferred.end();
@@ -85,11 +88,13 @@ impl Deferred {
             began,
             opened: began.elapsed(),
             receipt: OnceLock::new(),
+            before: Mutex::default(),
         }
     }
 
     fn say_over(&self, receipts: Vec<VolumeReceipt>) {
-        let _ = self.receipt.set(Receipt::new(receipts, self.opened, self.began.elapsed()));
+        let receipt = Receipt::new(receipts, self.opened, self.began.elapsed());
+        let _ = self.receipt.set(Receipt { before: self.before.lock().take(), ..receipt });
         self.is_over.store(true, Ordering::Release);
     }
 

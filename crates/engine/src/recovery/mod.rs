@@ -51,6 +51,7 @@ use crate::{
     base::layout::{Env, Layout},
     base::medium::read_twice,
     base::pinned::Pins,
+    base::receipt::Receipt,
     cache::memory::Memory,
     recovery::found::{Found, Identity, too_small},
     recovery::validate::CAPACITY_DEFAULT,
@@ -72,7 +73,8 @@ pub(crate) struct Opened {
     pub(crate) fewer: Vec<Option<u64>>,
 }
 
-pub(crate) fn open(mut options: Options) -> Result<Opened> {
+/// `before`: the receipt of the opening in which this one's store gave bytes back, if it did.
+pub(crate) fn open(mut options: Options, before: Option<Box<Receipt>>) -> Result<Opened> {
     let began = std::time::Instant::now();
     if let Some(Place::Path(path)) = options.places.first() {
         // A folder is opened otherwise than a file is.
@@ -146,7 +148,7 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
         member
     });
     let _ = shared.members.set(members.collect());
-    let deferred = Arc::new(Deferred::new(&shared, left, began));
+    let deferred = Arc::new(Deferred::new(&shared, left, (began, before)));
     Ok(Opened { shared, volumes, layout: None, hasher, deferred, created, fewer })
 }
 

@@ -122,14 +122,22 @@ fn with_crash(device: &Arc<FaultyDevice>, capacity: u64, crash: Option<u64>) -> 
 fn a_crash_at_any_moment_of_it_costs_nothing() {
     let mut shrunk = 0;
     let mut tries = 0;
-    for nth in (1..60).chain((60..2000).step_by(37)) {
+    for nth in (1..20).chain((20..3000).step_by(67)) {
         let device = Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(64 * MIB)), nth));
         let store = with_crash(&device, 64 * MIB, None).unwrap();
         (0..900).for_each(|i| store.put(&key(i), &body(i, LEN)).unwrap());
         (0..900).filter(|i| i % 2 > 0).for_each(|i| assert!(store.delete(&key(i)).unwrap()));
         store.flush_deletes().unwrap();
         kill(store);
-        let left = with_crash(&device, 24 * MIB, Some(nth)).map(kill);
+        let left = with_crash(&device, 24 * MIB, Some(nth)).map(|store| {
+            let before = store.receipt().before.as_ref().map(|before| before.volumes[0].clean);
+            assert_eq!(
+                (store.receipt().volumes[0].clean, before),
+                (true, Some(false)),
+                "it was recovered, and then closed"
+            );
+            kill(store);
+        });
         device.clear_rules();
         let crashed = device.is_crashed();
         if !crashed {
