@@ -133,6 +133,12 @@ impl Shared {
         taken
     }
 
+    /// Whether the memory tier takes one of so many bytes: what is larger than a tenth of it would push out more than
+    /// it is worth.
+    pub(crate) fn may_stay(&self, bytes: u64) -> bool {
+        bytes <= self.tier_budget() / 10
+    }
+
     /// Lets an object stay in memory, if `current` says that it is the one to be found.
     pub(crate) fn cache_object(&self, frame: &Arc<Frame>, current: impl FnOnce() -> bool) {
         let charge = frame.charge();
@@ -140,8 +146,7 @@ impl Shared {
         // Where memory holds clusters, only a loved object outlives its own.
         let alone = !self.memory.retention.holds_clusters()
             || priority == Priority::Loved && self.memory.retention.holds_loved();
-        // What is larger than a tenth of the tier would push out more than it is worth.
-        if alone && charge <= self.tier_budget() / 10 {
+        if alone && self.may_stay(charge) {
             self.reserve_memory(charge, || self.memory.insert(frame, priority, current));
         }
     }

@@ -32,7 +32,6 @@ impl Room {
         }
         let given: u64 = (first..space.count()).map(|id| space.live.bytes(id)).sum();
         self.parts.shared.budget.allow(given);
-        space.set_cursor(0);
         let mut idle = 0;
         while space.retire_from(first, kept()) > 0 {
             let is_short = space.available() <= kept();

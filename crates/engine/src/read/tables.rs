@@ -102,7 +102,8 @@ impl Tables {
         let read = |len: usize| medium.read_at(granted.cluster, medium.cluster_len() - len, len).ok();
         let mut end = read(BLOCK)?;
         if let Some(len) = cut_table(&end) {
-            end = read(len.next_multiple_of(BLOCK))?;
+            // One more read than the frame itself would be: for others to come, if it stays.
+            end = self.0.shared.may_stay(len as u64).then(|| read(len.next_multiple_of(BLOCK)))??;
         }
         Some(self.keep(granted, &end))
     }

@@ -12,7 +12,7 @@ use picaflor_sim::{Fault, FaultyDevice, On, Rule, kill};
 
 use crate::common::{MIB, body, by_hand, key, read};
 
-const LEN: usize = 20_000;
+pub(crate) const LEN: usize = 20_000;
 
 fn on_file(path: &std::path::Path, capacity: u64) -> Options {
     let options = by_hand(Arc::new(MemoryDevice::new(0))).mode(Mode::Store).capacity(capacity);
@@ -111,7 +111,7 @@ fn all_of_several_devices_grow_and_one_without_room_is_named() {
     assert!(paths.iter().all(|path| fs::metadata(path).unwrap().len() == 48 * MIB));
 }
 
-fn with_crash(device: &Arc<FaultyDevice>, capacity: u64, crash: Option<u64>) -> Option<Store> {
+pub(crate) fn with_crash(device: &Arc<FaultyDevice>, capacity: u64, crash: Option<u64>) -> Option<Store> {
     if let Some(nth) = crash {
         device.add(Rule::nth(Fault::Crash(On::Any), nth));
     }
@@ -148,19 +148,19 @@ fn a_crash_at_any_moment_of_it_costs_nothing() {
 
 #[test]
 fn how_large_it_is_stands_in_both_superblocks_before_it_is_used() {
-    for lost in 0..2 {
+    for (now, lost) in [(64 * MIB, 0), (64 * MIB, 1), (12 * MIB, 0), (12 * MIB, 1)] {
         let device = Arc::new(MemoryDevice::new(64 * MIB));
         let open = |capacity| Store::open(by_hand(device.clone()).mode(Mode::Store).capacity(capacity)).unwrap();
         let store = open(16 * MIB);
         (0..300).for_each(|i| store.put(&key(i), &body(i, LEN)).unwrap());
         store.close().unwrap();
-        kill(open(64 * MIB));
+        kill(open(now));
         let mut bytes = AlignedBuf::zeroed(BLOCK);
         device.read(Map::superblock(lost), &mut bytes).unwrap();
-        assert_eq!(Superblock::decode(&bytes).unwrap().capacity, 64 * MIB);
+        assert_eq!(Superblock::decode(&bytes).unwrap().capacity, now);
         device.write(Map::superblock(lost), &AlignedBuf::zeroed(BLOCK)).unwrap();
         let store = open(0);
-        assert_eq!(store.stats().capacity, 64 * MIB);
+        assert_eq!(store.stats().capacity, now);
         assert_all_there(&store, 300);
     }
 }

@@ -3,16 +3,16 @@
 use std::{fs, sync::Arc};
 
 use picaflor::{
-    Durability, Error, Inspection, Mode, Options, Place, Store,
-    device::{AlignedBuf, Device, MemoryDevice},
+    Error, Inspection, Mode, Options, Place, Store,
+    device::{Device, MemoryDevice},
     inspect,
 };
-use picaflor_format::{BLOCK, superblock::Superblock, zone::Map};
-use picaflor_sim::{Fault, FaultyDevice, On, Rule, kill};
+use picaflor_sim::{FaultyDevice, kill};
 
-use crate::common::{MIB, body, by_hand, key, read};
-
-const LEN: usize = 20_000;
+use crate::{
+    common::{MIB, body, by_hand, key, read},
+    growth::{LEN, with_crash},
+};
 
 fn on_files(paths: &[std::path::PathBuf], capacity: u64) -> Options {
     let options = by_hand(Arc::new(MemoryDevice::new(0))).mode(Mode::Store).capacity(capacity);
@@ -110,14 +110,6 @@ fn caches_keep_what_was_asked_for_in_each_row_of_the_ring() {
     }
 }
 
-fn with_crash(device: &Arc<FaultyDevice>, capacity: u64, crash: Option<u64>) -> Option<Store> {
-    if let Some(nth) = crash {
-        device.add(Rule::nth(Fault::Crash(On::Any), nth));
-    }
-    let options = by_hand(device.clone()).mode(Mode::Store).durability(Durability::EveryPut).capacity(capacity);
-    Store::open(options).ok()
-}
-
 #[test]
 fn a_crash_at_any_moment_of_it_costs_nothing() {
     let mut shrunk = 0;
@@ -156,23 +148,4 @@ fn a_crash_at_any_moment_of_it_costs_nothing() {
         }
     }
     assert!(shrunk > 0 && shrunk < tries, "{shrunk} of {tries}");
-}
-
-#[test]
-fn how_large_it_is_stands_in_both_superblocks() {
-    for lost in 0..2 {
-        let device = Arc::new(MemoryDevice::new(64 * MIB));
-        let open = |capacity| Store::open(by_hand(device.clone()).mode(Mode::Store).capacity(capacity)).unwrap();
-        let store = open(64 * MIB);
-        (0..300).for_each(|i| store.put(&key(i), &body(i, LEN)).unwrap());
-        store.close().unwrap();
-        kill(open(24 * MIB));
-        let mut bytes = AlignedBuf::zeroed(BLOCK);
-        device.read(Map::superblock(lost), &mut bytes).unwrap();
-        assert_eq!(Superblock::decode(&bytes).unwrap().capacity, 24 * MIB);
-        device.write(Map::superblock(lost), &AlignedBuf::zeroed(BLOCK)).unwrap();
-        let store = open(0);
-        assert_eq!(store.stats().capacity, 24 * MIB);
-        assert_all_there(&store, 0..300);
-    }
 }
