@@ -11,6 +11,7 @@ mod human;
 mod key;
 mod open;
 mod output;
+mod policies;
 
 use std::process::ExitCode;
 

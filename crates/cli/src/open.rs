@@ -12,7 +12,7 @@ use picaflor::{About, Daemons, Durability, Error, Inspection, Mode, Options, Pla
 use picaflor_proxy::config::{Deletes, Size};
 use picaflor_shared::Client;
 
-use crate::{commands::Failure, output};
+use crate::{commands::Failure, output, policies::Policies};
 
 /// Memory that a tool takes beside the index.
 const MEMORY: u64 = 64 << 20;
@@ -83,7 +83,12 @@ impl OneStore {
     }
 
     /// Opens it for writing, as `new` says if there is none yet. One that is there may grow or shrink; all else stays.
-    pub(crate) fn write_or_create(&self, new: Options, preset: Option<&str>) -> Result<Store, Failure> {
+    pub(crate) fn write_or_create(
+        &self,
+        new: Options,
+        preset: Option<&str>,
+        policies: Policies,
+    ) -> Result<Store, Failure> {
         let paths = self.paths();
         let blank = |path: &PathBuf| match inspect(path) {
             Ok(Inspection::Blank) => Ok(true),
@@ -96,12 +101,15 @@ impl OneStore {
             let found = one(&paths)?;
             found.compare(&new)?;
             let durability = Some(new.durability);
-            return open_with(&found, &self.memory, durability, Daemons::Threads, (preset, new.capacity));
+            return open_with(&found, &self.memory, durability, Daemons::Threads, (preset, new.capacity, policies));
         }
         let new = new.rows(picaflor_literature::ROWS).as_preset(preset.unwrap_or("picaflor"))?;
         let capacity = if new.capacity == 0 { 1 << 30 } else { new.capacity };
         let memory = self.memory.for_capacity(capacity);
-        let options = new.memory(memory).with(|o| o.places = paths.iter().cloned().map(Place::Path).collect());
+        let options = new.memory(memory).with(|o| {
+            o.places = paths.iter().cloned().map(Place::Path).collect();
+            policies.bind(o);
+        });
         let wait = output::waiting(format!("making {}", self.name()));
         let made = Store::open(options).map_err(|e| failure(&self.store, e));
         wait.finish_and_clear();
@@ -226,14 +234,14 @@ pub(crate) fn read(found: &Found, memory: &Memory) -> Result<Store, Failure> {
 
 /// Opens a store for writing, without daemons: the caller steps it.
 pub(crate) fn by_hand(found: &Found, memory: &Memory) -> Result<Store, Failure> {
-    open_with(found, memory, Some(Durability::default()), Daemons::Manual, (None, 0))
+    open_with(found, memory, Some(Durability::default()), Daemons::Manual, (None, 0, Policies::default()))
 }
 
 /// For writing with a bound of what a crash may cost; for reading without one.
 fn open(found: &Found, memory: &Memory, writing: Option<Durability>) -> Result<Store, Failure> {
     // A reader needs no daemons that tidy up.
     let daemons = if writing.is_none() { Daemons::Manual } else { Daemons::Threads };
-    open_with(found, memory, writing, daemons, (None, 0))
+    open_with(found, memory, writing, daemons, (None, 0, Policies::default()))
 }
 
 /// With this preset, or with the one that the store remembers, and so many bytes, or those that it has.
@@ -242,7 +250,7 @@ fn open_with(
     memory: &Memory,
     writing: Option<Durability>,
     daemons: Daemons,
-    (preset, capacity): (Option<&str>, u64),
+    (preset, capacity, policies): (Option<&str>, u64, Policies),
 ) -> Result<Store, Failure> {
     let read_only = writing.is_none();
     let first = &found.places[0];
@@ -258,6 +266,7 @@ fn open_with(
             o.durability = writing.unwrap_or_default();
             Deletes::like(o.durability).bind(o);
             o.daemons = daemons;
+            policies.bind(o);
         });
     let wait = output::waiting(format!("opening {}", found.name()));
     let opened = Store::open(options);

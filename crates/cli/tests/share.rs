@@ -135,6 +135,28 @@ fn the_tools_take_a_socket_where_they_take_a_store() {
 }
 
 #[test]
+fn policies_of_the_layout_are_the_callers() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let shared = Shared::start(at, &["--pack-order", "lru-head", "--unpacked", "1MiB"]);
+    (0..60).for_each(|i| shared.client().put(&[b'a' + i], &body(i.into(), 100_000)).unwrap());
+    shared.terminate();
+    let shared = Shared::start(at, &["--written-age", "1s", "--next-cluster", "overwrite"]);
+    // Not asked for: what is in memory stays.
+    let left = || text(&good(at, &["ls", "a.store.sock", "--format", "json"])).lines().count();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while left() > 0 {
+        assert!(std::time::Instant::now() < deadline, "{} are older than a second", left());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    shared.terminate();
+    bad(at, &["share", "b.store", "--pack-order", "last"], 2, "lru-tail");
+    bad(at, &["share", "b.store", "--next-cluster", "nearest"], 2, "closest-to-access");
+    bad(at, &["share", "b.store", "--written-age", "1s", "--unused-age", "1s"], 2, "cannot be used with");
+    bad(at, &["share", "b.store", "--store-mode", "--unused-age", "1s"], 2, "cluster_age");
+}
+
+#[test]
 fn where_every_put_is_durable_every_delete_is() {
     let folder = tempfile::tempdir().unwrap();
     // Once as it made the store, and once as it found it.

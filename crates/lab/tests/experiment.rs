@@ -357,3 +357,35 @@ fn a_large_object_of_which_a_cache_lost_a_piece_is_put_again() {
     let reads = rows.iter().filter_map(|row| row.number("device_reads_per_view")).collect::<Vec<_>>();
     assert!(matches!(reads[..], [reads] if (1.5..3.0).contains(&reads)), "{reads:?}");
 }
+
+#[test]
+fn policies_of_the_layout_are_cases_and_change_where_objects_lie() {
+    let text = r#"
+title = "Policies"
+question = "What does each change?"
+workload = "semicomplete"
+replay = "pages"
+gets = 6000
+memory_mib = 16
+disk_mib = [32]
+presets = ["hummingbird"]
+devices = ["barracuda4"]
+policies = [{}, { pack_order = "lru-head" }, { next_cluster = "overwrite", unpacked_mib = 2 }, { written_s = 5 }]
+"#;
+    let rows = experiment::run(&Spec::parse("policies", text).unwrap(), None, &|_, _| {}).unwrap();
+    let named: Vec<_> = rows.iter().map(|row| &*row.policies).collect();
+    assert_eq!(named, ["", "lru-head", "overwrite, 2 MiB unpacked", "5 s written"]);
+    let seconds: Vec<_> = rows.iter().map(|row| row.number("seconds").unwrap()).collect();
+    assert!(seconds[1..].iter().all(|other| *other != seconds[0]), "{seconds:?}");
+    let hits: Vec<_> = rows.iter().map(|row| row.number("hit_ratio").unwrap()).collect();
+    assert!(hits[3] < hits[0], "what leaves by its age is missed: {hits:?}");
+    for (policies, part) in [
+        ("[{ pack_order = \"last\" }]", "lru-tail"),
+        ("[{ written_s = 1, unused_s = 1 }]", "either written_s or unused_s"),
+        ("[]", "policies is empty"),
+    ] {
+        let from = text.find("policies = ").unwrap();
+        let wrong = Spec::parse("policies", &format!("{}policies = {policies}\n", &text[..from])).unwrap_err();
+        assert!(wrong.to_string().contains(part), "{wrong}");
+    }
+}

@@ -12,7 +12,7 @@ use picaflor::{Error, Expiry, Mode, Options, PutOptions, Refusal, Store};
 use picaflor_proxy::config::{Size, Span};
 
 use super::Failure;
-use crate::{human, key::KeyForm, open::OneStore, output};
+use crate::{human, key::KeyForm, open::OneStore, output, policies::Policies};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -128,7 +128,7 @@ impl Put {
         let mode = if self.store_mode { Mode::Store } else { Mode::Cache };
         let capacity = self.capacity.map_or(0, |size| size.0);
         let new = Options::new("").mode(mode).capacity(capacity);
-        self.store.write_or_create(new, self.preset.as_deref())
+        self.store.write_or_create(new, self.preset.as_deref(), Policies::default())
     }
 }
 

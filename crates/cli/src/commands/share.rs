@@ -9,7 +9,7 @@ use picaflor_shared::{Limits, Socket};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failure;
-use crate::{open::OneStore, output::say};
+use crate::{open::OneStore, output::say, policies::Policies};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -55,6 +55,8 @@ pub(crate) struct Share {
     /// Storage manager: picaflor, or one of the literature's [default: as the store is, or picaflor]
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
+    #[command(flatten, next_help_heading = "How objects are laid in clusters")]
+    policies: Policies,
 }
 
 fn bound(text: &str) -> Result<Durability, String> {
@@ -72,7 +74,7 @@ impl Share {
         let durability = self.durability.unwrap_or_default();
         let new = Options::new("").mode(mode).capacity(capacity).durability(durability);
         let new = new.with(|new| Deletes::like(durability).bind(new));
-        let store = self.store.write_or_create(new, self.preset.as_deref())?;
+        let store = self.store.write_or_create(new, self.preset.as_deref(), self.policies)?;
         let limits = Limits::default().connections(self.connections);
         // Before it serves: a signal that comes early is not to be lost.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failure)?;

@@ -6,7 +6,10 @@ use super::{
     Row,
     spec::{Kind, Spec},
 };
-use crate::{run::Hints, trace::Known};
+use crate::{
+    run::{Hints, Policies},
+    trace::Known,
+};
 
 /// Most MiB of anything: a pebibyte, so that no sum of sizes begins again at 0.
 const MOST_MIB: u64 = 1 << 30;
@@ -32,6 +35,7 @@ pub(super) fn spec(spec: &Spec) -> Result<(), String> {
         return Err("quick is a share, up to 1".into());
     }
     lists(spec)?;
+    spec.policies.iter().try_for_each(Policies::check)?;
     sizes(spec)?;
     pages(spec)?;
     names(spec)?;
@@ -48,6 +52,7 @@ fn lists(spec: &Spec) -> Result<(), String> {
         ("buffers", spec.buffers.is_empty()),
         ("threshold", spec.threshold.is_empty()),
         ("pages_kib", spec.pages_kib.is_empty()),
+        ("policies", spec.policies.is_empty()),
         ("a list of hints_of", spec.hints_of.values().any(Vec::is_empty)),
     ];
     match lists.iter().find(|(_, empty)| *empty) {

@@ -46,6 +46,7 @@ fn one(case: &Case, streams: &Streams, progress: &dyn Fn(u64)) -> Result<Row> {
         buffers: case.buffers,
         threshold: case.setup.threshold.unwrap_or(0),
         pages_kib: case.setup.pages.iter().map(|page| (page >> 10).to_string()).collect::<Vec<_>>().join("+"),
+        policies: case.setup.policies.to_string(),
         seed: case.setup.seed,
         outcome,
     })

@@ -130,7 +130,7 @@ fn machine(spec: &Spec) -> String {
 
 /// What the table shows: of all columns those that tell rows apart, or matter always.
 fn columns(rows: &[Row]) -> Vec<(&'static str, &'static str)> {
-    const ALL: [(&str, &str, bool); 31] = [
+    const ALL: [(&str, &str, bool); 32] = [
         ("workload", "workload", false),
         ("preset", "preset", false),
         ("hints", "hints", false),
@@ -141,6 +141,7 @@ fn columns(rows: &[Row]) -> Vec<(&'static str, &'static str)> {
         ("buffers", "buffers", false),
         ("threshold", "threshold", false),
         ("pages, KiB", "pages_kib", false),
+        ("policies", "policies", false),
         ("seed", "seed", false),
         ("views", "views", false),
         ("requests a view", "requests_per_view", false),
@@ -227,7 +228,7 @@ fn distinct<'a>(rows: impl IntoIterator<Item = &'a Row>, field: &str) -> Vec<Str
 }
 
 /// What may vary from case to case, and what a label calls it.
-const VARIES: [(&str, &str); 10] = [
+const VARIES: [(&str, &str); 11] = [
     ("workload", ""),
     ("preset", ""),
     ("hints", ""),
@@ -237,6 +238,7 @@ const VARIES: [(&str, &str); 10] = [
     ("buffers", "buffers "),
     ("threshold", "threshold "),
     ("pages_kib", "pages "),
+    ("policies", ""),
     ("seed", "seed "),
 ];
 

@@ -27,6 +27,8 @@ pub struct Row {
     pub threshold: u32,
     /// KiB of the pages that groups' clusters are divided into, with a plus between several.
     pub pages_kib: String,
+    /// How it lays objects, where that is not the preset's way.
+    pub policies: String,
     /// The seed.
     pub seed: u64,
     /// What the run gave.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use crate::{
     Error,
     method::Levels,
-    run::{Hints, Loaded, Replay, Setup, Workload},
+    run::{Hints, Loaded, Policies, Replay, Setup, Workload},
     synth::Synthetic,
     trace::Known,
 };
@@ -85,6 +85,9 @@ pub struct Spec {
     /// case for each list; of several, a group gets the least in which half of the views of its site fit.
     #[serde(default = "undivided")]
     pub pages_kib: Vec<Vec<u32>>,
+    /// How presets that lie in clusters lay objects: a case for each; an empty one is the preset's own way.
+    #[serde(default = "own_policies")]
+    pub policies: Vec<Policies>,
     /// Seeds.
     #[serde(default = "one_seed")]
     pub seeds: Vec<u64>,
@@ -215,6 +218,10 @@ fn undivided() -> Vec<Vec<u32>> {
     vec![Vec::new()]
 }
 
+fn own_policies() -> Vec<Policies> {
+    vec![Policies::default()]
+}
+
 fn one_seed() -> Vec<u64> {
     vec![1]
 }
@@ -240,8 +247,9 @@ pub(super) struct Case {
 }
 
 impl Case {
-    fn with_pages(mut self, kib: &[u32]) -> Self {
+    fn laid(mut self, kib: &[u32], policies: Policies) -> Self {
         self.setup.pages = kib.iter().map(|kib| kib << 10).collect();
+        self.setup.policies = policies;
         self
     }
 }
@@ -311,10 +319,11 @@ impl Spec {
                 for &disk_mib in &self.disk_mib {
                     for preset in &presets {
                         for &hints in self.hints_of.get(preset).unwrap_or(&self.hints) {
-                            for pages in &self.pages_kib {
-                                cases.extend(self.variants(disk_mib, |numbers, threshold| {
-                                    self.case((workload, device, preset, hints), numbers, threshold).with_pages(pages)
-                                }));
+                            let case =
+                                |numbers, threshold| self.case((workload, device, preset, hints), numbers, threshold);
+                            for (pages, &policies) in self.layouts() {
+                                let laid = |numbers, threshold| case(numbers, threshold).laid(pages, policies);
+                                cases.extend(self.variants(disk_mib, laid));
                             }
                         }
                     }
@@ -322,6 +331,10 @@ impl Spec {
             }
         }
         cases
+    }
+
+    fn layouts(&self) -> impl Iterator<Item = (&Vec<u32>, &Policies)> {
+        self.pages_kib.iter().flat_map(|pages| self.policies.iter().map(move |policies| (pages, policies)))
     }
 
     /// What of a case varies by numbers: buffers, utilisation, seed, and threshold.
@@ -363,6 +376,7 @@ impl Spec {
             page_cache: shared.then_some(memory / 2),
             hints,
             pages: Vec::new(),
+            policies: Policies::default(),
             cluster: (self.cluster_kib != 0).then_some(self.cluster_kib << 10),
             buffers: (buffers != 0).then_some(buffers),
             threshold: (threshold != 0).then_some(threshold),

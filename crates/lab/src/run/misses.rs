@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Hints, Loaded, Replay, Setup, Stream, Workload, run};
+use super::{Hints, Loaded, Policies, Replay, Setup, Stream, Workload, run};
 use crate::{Result, cache::Missed, trace::Trace};
 
 /// Least and most memory of such a cache; between them it is a sixteenth of the capacity.
@@ -22,6 +22,7 @@ pub fn misses(trace: &Arc<Trace>, capacity: u64) -> Result<Missed> {
         memory: (capacity / 16).clamp(MEMORY[0], MEMORY[1]),
         cluster: None,
         pages: Vec::new(),
+        policies: Policies::default(),
         buffers: None,
         threshold: None,
         files_above: false,

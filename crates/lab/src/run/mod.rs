@@ -16,6 +16,7 @@ pub mod micro;
 mod misses;
 mod outcome;
 mod pages;
+mod policies;
 pub mod proxied;
 mod reads;
 mod running;
@@ -43,6 +44,7 @@ pub use self::{
     medium::{device_names, remove_folders},
     misses::misses,
     outcome::Outcome,
+    policies::Policies,
     setup::{Replay, Setup},
     stream::{Stream, Streams},
     workload::{Loaded, Workload},
@@ -131,6 +133,7 @@ fn fill(mut options: Options, setup: &Setup, medium: &Medium) -> Options {
     if let Some(threshold) = setup.threshold {
         options.threshold = threshold;
     }
+    setup.policies.bind(&mut options);
     options
 }
 

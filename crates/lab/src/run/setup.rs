@@ -2,7 +2,7 @@
 
 use picaflor::Error as StoreError;
 
-use super::{hints::Hints, workload::Workload};
+use super::{hints::Hints, policies::Policies, workload::Workload};
 use crate::{Error, method::Levels};
 
 /// How requests become operations of a store.
@@ -35,6 +35,8 @@ pub struct Setup {
     /// Bytes of the pages that groups' clusters are divided into. Of several, a group gets the least in which half of
     /// the views of its site fit. None: a cluster is a page.
     pub pages: Vec<u32>,
+    /// How it lays objects, where that is not the preset's way.
+    pub policies: Policies,
     /// Open buffers, if other than the engine's default.
     pub buffers: Option<usize>,
     /// Longest object that shares an area, in blocks, if other than the engine's default.
