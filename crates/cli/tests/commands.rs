@@ -108,13 +108,13 @@ fn check_config_refuses_what_serve_would_and_neither_leaves_a_store() {
     }
     // Beside a store that is there it says what opening that would say, and beside one in use nothing.
     let mut serve = serve_as(folder.path(), &["--capacity", "64MiB"]);
-    file("[store]\ncapacity = \"32MiB\"\n");
+    file("[store]\ncapacity = \"1GiB\"\n");
     signal(&serve.child, "TERM");
     serve.child.wait().unwrap();
     let done = output(folder.path(), &["check-config", "a.toml"]);
     let said = String::from_utf8(done.stderr).unwrap();
     assert!(done.status.code() == Some(2) && said.contains("a.toml:2: store.capacity: "), "{said}");
-    assert!(said.contains("67108864 bytes, and 33554432 are given"), "{said}");
+    assert!(said.contains("67108864 bytes, and 1073741824 are given"), "{said}");
     file("[store]\npreset = \"stream\"\n");
     let done = output(folder.path(), &["check-config", "a.toml"]);
     let said = String::from_utf8(done.stderr).unwrap();
