@@ -2,9 +2,10 @@
 //! the frame. A table tells it of every object of its cluster, so deletes and replacing puts of a store read one for
 //! many. The memory tier keeps tables as it keeps objects.
 //!
-//! Invariants: a table counts for the grant in which it was read, while that is the cluster's last; a row counts only
-//! where it fits its entry, by place, length and all that the index keeps of a hash, so that a table which a crash left
-//! of an earlier use tells nothing; what no row tells is read.
+//! Invariants: a table counts for the grant in which it was read, while that is the cluster's last; one of an earlier
+//! opening only with the header of its use, for a crash leaves the table of the use before in a cluster that it kept
+//! from being sealed; a row counts where it fits its entry, by place, length and all that the index keeps of a hash;
+//! what no row tells is read.
 
 use std::sync::Arc;
 
@@ -32,6 +33,13 @@ const KEY: usize = 20;
 pub(crate) struct Granted {
     pub(crate) cluster: u32,
     pub(crate) number: u32,
+}
+
+impl Granted {
+    /// Whether it was granted before this opening.
+    pub(crate) fn is_earlier(self) -> bool {
+        self.number == 0
+    }
 }
 
 /// Whether a frame of the memory tier is a table.
@@ -100,18 +108,26 @@ impl Tables {
     fn read(&self, granted: Granted) -> Option<Arc<Frame>> {
         let medium = &self.0.medium;
         let read = |len: usize| medium.read_at(granted.cluster, medium.cluster_len() - len, len).ok();
+        let front = granted.is_earlier().then(|| medium.read_at(granted.cluster, 0, BLOCK).ok());
+        let front = front.map_or(Some(None), |read| read.map(Some))?;
         let mut end = read(BLOCK)?;
         if let Some(len) = cut_table(&end) {
             // One more read than the frame itself would be: for others to come, if it stays.
             end = self.0.shared.may_stay(len as u64).then(|| read(len.next_multiple_of(BLOCK)))??;
         }
-        Some(self.keep(granted, &end))
+        Some(self.keep(granted, &end, front.as_deref()))
     }
 
-    /// Keeps the table in what was read of the end of a cluster; one without rows if none is there, or it is too long.
-    pub(crate) fn keep(&self, granted: Granted, end: &[u8]) -> Arc<Frame> {
+    /// Keeps the table in what was read of the end of a cluster, and of its front if that [is earlier](Granted); one
+    /// without rows if none of this use is there, or it is too long.
+    pub(crate) fn keep(&self, granted: Granted, end: &[u8], front: Option<&[u8]>) -> Arc<Frame> {
+        let own = (self.0.medium.store_id, granted.cluster);
+        let header = front.and_then(|front| cluster::Header::decode(front).ok());
+        let begins = |seq| header.is_some_and(|header| (header.store, header.id) == own && header.seq == seq);
         let body = match cluster::decode_table(end) {
-            Ok(Table::Rows(last, rows)) if last.store == self.0.medium.store_id && last.id == granted.cluster => {
+            Ok(Table::Rows(last, rows))
+                if (last.store, last.id) == own && (!granted.is_earlier() || begins(last.seq)) =>
+            {
                 &end[end.len() - cluster::table_len(rows.len())..end.len() - cluster::TRAILER]
             }
             _ => &[],

@@ -90,7 +90,10 @@ impl Together {
             let (at, end) = (at(grain, cluster) / unit * unit, at(grain, cluster) + len.min(HEAD));
             (cluster, at, end.next_multiple_of(unit).min(medium.cluster_len()) - at)
         });
-        let of_tables = tables.iter().map(|granted| (granted.cluster, medium.cluster_len() - BLOCK, BLOCK));
+        let of_tables = tables.iter().flat_map(|granted: &Granted| {
+            let front = granted.is_earlier().then_some((granted.cluster, 0, BLOCK));
+            [(granted.cluster, medium.cluster_len() - BLOCK, BLOCK)].into_iter().chain(front)
+        });
         let begun = medium.batch(of_heads.chain(of_tables)).begin();
         heads.iter_mut().for_each(|(grain, granted, len)| *len = at(*grain, granted.cluster) % unit);
         Asked { begun, heads, tables: tables.into_iter().collect(), of: of.clone() }
@@ -105,9 +108,12 @@ impl Asked {
         };
         let heads = self.heads.into_iter().zip(&mut read).filter_map(head).collect();
         // The rest of one that is longer is read when it is asked for.
-        let whole = |end: Option<AlignedBuf>| end.filter(|end| cut_table(end).is_none());
-        let table = |(granted, end)| Some((granted, self.of.keep(granted, &whole(end)?)));
-        let tables = self.tables.into_iter().zip(read).filter_map(table).collect();
+        let table = |granted: Granted| {
+            let (end, front) = (read.next()?, if granted.is_earlier() { read.next()? } else { None });
+            let end = end.filter(|end| cut_table(end).is_none())?;
+            Some((granted, self.of.keep(granted, &end, front.as_deref())))
+        };
+        let tables = self.tables.into_iter().filter_map(table).collect();
         Together { heads, tables, space: Arc::clone(&self.of.0.space) }
     }
 }
