@@ -73,8 +73,7 @@ fn ask(address: SocketAddr, (paths, once): (&[String], bool), question: Question
     let requests: Vec<_> = paths.iter().map(form).collect();
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     let mut order = if once { Order::Once(0) } else { Order::Random(0x9e37_79b9_7f4a_7c15) };
-    let connect = || Client::connect(address);
-    let mut clients = (0..question.connections).map(|_| connect()).collect::<Result<Vec<_>>>()?;
+    let mut clients = (0..question.connections).map(|_| Client::connect(address)).collect::<Result<Vec<_>>>()?;
     let begin = Instant::now();
     for (number, client) in clients.iter_mut().enumerate() {
         epoll.add(&client.stream, EpollEvent::new(EpollFlags::EPOLLIN, number as u64))?;

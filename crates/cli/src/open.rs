@@ -101,7 +101,8 @@ impl OneStore {
             let found = one(&paths)?;
             found.compare(&new)?;
             let durability = Some(new.durability);
-            return open_with(&found, &self.memory, durability, Daemons::Threads, (preset, new.capacity, policies));
+            let asked = Asked { preset, capacity: new.capacity, policies };
+            return open_with(&found, &self.memory, durability, Daemons::Threads, asked);
         }
         let new = new.rows(picaflor_literature::ROWS).as_preset(preset.unwrap_or("picaflor"))?;
         let capacity = if new.capacity == 0 { 1 << 30 } else { new.capacity };
@@ -234,23 +235,32 @@ pub(crate) fn read(found: &Found, memory: &Memory) -> Result<Store, Failure> {
 
 /// Opens a store for writing, without daemons: the caller steps it.
 pub(crate) fn by_hand(found: &Found, memory: &Memory) -> Result<Store, Failure> {
-    open_with(found, memory, Some(Durability::default()), Daemons::Manual, (None, 0, Policies::default()))
+    open_with(found, memory, Some(Durability::default()), Daemons::Manual, Asked::default())
 }
 
 /// For writing with a bound of what a crash may cost; for reading without one.
 fn open(found: &Found, memory: &Memory, writing: Option<Durability>) -> Result<Store, Failure> {
     // A reader needs no daemons that tidy up.
     let daemons = if writing.is_none() { Daemons::Manual } else { Daemons::Threads };
-    open_with(found, memory, writing, daemons, (None, 0, Policies::default()))
+    open_with(found, memory, writing, daemons, Asked::default())
 }
 
-/// With this preset, or with the one that the store remembers, and so many bytes, or those that it has.
+/// What of a store that is there is asked for otherwise; by default nothing.
+#[derive(Default)]
+struct Asked<'a> {
+    preset: Option<&'a str>,
+    /// Bytes of it; 0 is those that it has.
+    capacity: u64,
+    policies: Policies,
+}
+
+/// With what is asked for, and else as the store remembers it.
 fn open_with(
     found: &Found,
     memory: &Memory,
     writing: Option<Durability>,
     daemons: Daemons,
-    (preset, capacity, policies): (Option<&str>, u64, Policies),
+    Asked { preset, capacity, policies }: Asked<'_>,
 ) -> Result<Store, Failure> {
     let read_only = writing.is_none();
     let first = &found.places[0];

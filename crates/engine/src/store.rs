@@ -173,10 +173,13 @@ impl Store {
     /// # Errors
     /// As [`Store::flush`].
     pub async fn flush_async(&self) -> Result<()> {
-        if self.layout().is_some() || self.working().any(|volume| volume.catalog.waiting().count() > 0) {
+        if self.layout().is_some() {
             return self.spawn_blocking(Self::flush).await;
         }
         if !self.shared().options.read_only {
+            if self.working().any(|volume| volume.catalog.waiting().count() > 0) {
+                return self.spawn_blocking(Self::flush).await;
+            }
             let mut result = Ok(());
             for volume in self.working() {
                 let number = volume.log.commits.next();

@@ -178,6 +178,12 @@ impl Superblock {
         if self.made_with == 0 { self.capacity } else { self.made_with }
     }
 
+    /// The same with so many bytes of the device in use.
+    #[must_use]
+    pub fn resized(self, capacity: u64) -> Self {
+        Self { made_with: self.first_capacity(), capacity, ..self }
+    }
+
     /// Where everything is; `None` where [`Map::grown`] knows none.
     pub fn map(&self) -> Option<Map> {
         Map::grown(self.first_capacity(), self.capacity, self.cluster)

@@ -50,7 +50,6 @@ impl Budget {
     /// So many bytes may be put again beside those.
     pub(crate) fn allow(&self, bytes: u64) {
         self.left.fetch_add(bytes as i64, Relaxed);
-        self.victims.fetch_add(bytes as i64, Relaxed);
     }
 
     /// The next victim is emptied, in which objects take `room` bytes.

@@ -26,9 +26,9 @@ impl Room {
     pub(crate) fn give_back(&self, first: u32) -> Result<()> {
         let space = &self.parts.space;
         let kept = || self.reclaimer.appender.kept_from_puts();
-        let (live, room) = (space.fill().live, u64::from(first.saturating_sub(kept())) * space.live.room);
-        if self.parts.shared.options.mode == Mode::Store && live > room / 100 * FULL {
-            return Err(self.holds_more(live, room));
+        let fits = u64::from(first.saturating_sub(kept())) * space.live.room / 100 * FULL;
+        if self.parts.shared.options.mode == Mode::Store && space.fill().live > fits {
+            return Err(self.holds_more(fits));
         }
         let given: u64 = (first..space.count()).map(|id| space.live.bytes(id)).sum();
         self.parts.shared.budget.allow(given);
@@ -44,7 +44,7 @@ impl Room {
                 self.leave_buffers()?;
                 self.checkpoint_now()?;
             } else {
-                return Err(self.holds_more(space.fill().live, room));
+                return Err(self.holds_more(fits));
             }
         }
         (0..CHECKPOINTS / 2).try_for_each(|_| self.checkpoint_now())
@@ -65,11 +65,10 @@ impl Room {
         Ok(())
     }
 
-    fn holds_more(&self, live: u64, room: u64) -> Error {
+    fn holds_more(&self, fits: u64) -> Error {
+        let (place, live) = (&self.parts.medium.place, self.parts.space.fill().live);
         let why = format!(
-            "{} holds {live} bytes of objects, and in what is given {} would fit: delete some, or give more",
-            self.parts.medium.place,
-            room / 100 * FULL
+            "{place} holds {live} bytes of objects, and in what is given {fits} would fit: delete some, or give more"
         );
         Error::Option { name: "capacity", why }
     }

@@ -144,15 +144,26 @@ impl Room {
             if waiting.count() == 0 {
                 break;
             }
-            match self.committer.packer.pack_cluster(End::First)? {
-                Ok(()) | Err(Blocked::Moved | Blocked::Staging) => {}
-                Err(Blocked::Buffers) => self.committer.write_queued(true),
-                Err(Blocked::Space) if self.make_space()? => {}
-                Err(Blocked::Space) => break,
+            if let Err(blocked) = self.committer.packer.pack_cluster(End::First)?
+                && !self.unblock(blocked)?
+            {
+                break;
             }
         }
         waiting.promise_all();
         Ok(())
+    }
+
+    /// Does on this thread what something blocked needs. False if there is nothing that would help.
+    pub(crate) fn unblock(&self, blocked: Blocked) -> Result<bool> {
+        match blocked {
+            Blocked::Moved | Blocked::Staging => Ok(true),
+            Blocked::Buffers => {
+                self.committer.write_queued(true);
+                Ok(true)
+            }
+            Blocked::Space => self.make_space(),
+        }
     }
 
     /// Sees to it that a checkpoint finds clusters. A crash brings back what was evicted, or deleted and not durably

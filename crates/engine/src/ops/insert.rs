@@ -365,13 +365,8 @@ impl Store {
     /// Does or awaits what a blocked put needs. False if there is nothing that would help.
     fn make_room(&self, volume: &Arc<Volume>, blocked: Blocked) -> Result<bool> {
         match (blocked, self.shared().options.daemons) {
-            (Blocked::Moved | Blocked::Staging, _) => Ok(true),
             (Blocked::Buffers, Daemons::Threads) => {
                 volume.log.queue.wait_for_change(Duration::from_millis(20));
-                Ok(true)
-            }
-            (Blocked::Buffers, Daemons::Manual) => {
-                volume.committer.write_queued(true);
                 Ok(true)
             }
             (Blocked::Space, Daemons::Threads) if self.mode() == Mode::Cache => {
@@ -380,7 +375,7 @@ impl Store {
                 Ok(true)
             }
             // A store compacts here, so that `Full` is said only when compaction would gain nothing.
-            (Blocked::Space, _) => volume.room.make_space(),
+            _ => volume.room.unblock(blocked),
         }
     }
 

@@ -54,7 +54,9 @@ pub(crate) fn has_rows(table: &Frame) -> bool {
 
 /// The tables of a volume.
 #[derive(Clone)]
-pub(crate) struct Tables(pub(crate) Arc<Catalog>);
+pub(crate) struct Tables {
+    pub(crate) catalog: Arc<Catalog>,
+}
 
 impl Tables {
     /// Whether the frame that an entry leads to has this key, by the table of its cluster, which `table` brings. `None`
@@ -69,35 +71,35 @@ impl Tables {
         let Location::OnDisk { grain } = entry.location() else { return None };
         let granted = self.use_of(grain)?;
         let table = table(granted)?;
-        let offset = (grain * GRAIN as u64 - self.0.medium.map.cluster_start(granted.cluster)) as u32;
+        let offset = (grain * GRAIN as u64 - self.catalog.medium.map.cluster_start(granted.cluster)) as u32;
         let row = cluster::row_at(&table.body(), offset)?;
-        let fits = (row.hash ^ hash.short()) & self.0.index.told_apart_by() == 0
+        let fits = (row.hash ^ hash.short()) & self.catalog.index.told_apart_by() == 0
             && entry.is_of_grains(row.len / GRAIN as u32)
-            && self.0.space.grants.last(granted.cluster) == granted.number;
+            && self.catalog.space.grants.last(granted.cluster) == granted.number;
         let is_own = row.hash == hash.short() && (row.kind == Kind::Chunk) == (kind == Kind::Chunk);
         (fits && !(is_own && row.kind == Kind::Manifest)).then_some(is_own)
     }
 
     /// The use of the cluster around a grain, if a table may tell what lies there.
     pub(crate) fn use_of(&self, grain: u64) -> Option<Granted> {
-        let keeps_objects = self.0.places.is_none() && !self.0.shared.memory.retention.holds_clusters();
-        let cluster = self.0.medium.cluster_of(grain).filter(|_| keeps_objects)?;
-        let number = self.0.space.grants.last(cluster);
-        self.0.space.state(cluster).is_read().then_some(Granted { cluster, number })
+        let keeps_objects = self.catalog.places.is_none() && !self.catalog.shared.memory.retention.holds_clusters();
+        let cluster = self.catalog.medium.cluster_of(grain).filter(|_| keeps_objects)?;
+        let number = self.catalog.space.grants.last(cluster);
+        self.catalog.space.state(cluster).is_read().then_some(Granted { cluster, number })
     }
 
     fn key_of(&self, granted: Granted) -> ([u8; KEY], u64) {
         let mut key = *b"a table ............";
-        key[8..12].copy_from_slice(&(self.0.medium.number as u32).to_le_bytes());
+        key[8..12].copy_from_slice(&(self.catalog.medium.number as u32).to_le_bytes());
         key[12..16].copy_from_slice(&granted.cluster.to_le_bytes());
         key[16..].copy_from_slice(&granted.number.to_le_bytes());
-        (key, self.0.medium.hasher.chunk(&key).short())
+        (key, self.catalog.medium.hasher.chunk(&key).short())
     }
 
     /// A table that memory has; without rows, if none tells what lies there.
     pub(crate) fn kept(&self, granted: Granted) -> Option<Arc<Frame>> {
         let (key, hash) = self.key_of(granted);
-        self.0.shared.memory.get(hash, &key).filter(|frame| is_table(frame))
+        self.catalog.shared.memory.get(hash, &key).filter(|frame| is_table(frame))
     }
 
     /// The same, read if memory has it not.
@@ -106,22 +108,22 @@ impl Tables {
     }
 
     fn read(&self, granted: Granted) -> Option<Arc<Frame>> {
-        let medium = &self.0.medium;
+        let medium = &self.catalog.medium;
         let read = |len: usize| medium.read_at(granted.cluster, medium.cluster_len() - len, len).ok();
-        let front = granted.is_earlier().then(|| medium.read_at(granted.cluster, 0, BLOCK).ok());
-        let front = front.map_or(Some(None), |read| read.map(Some))?;
         let mut end = read(BLOCK)?;
-        if let Some(len) = cut_table(&end) {
-            // One more read than the frame itself would be: for others to come, if it stays.
-            end = self.0.shared.may_stay(len as u64).then(|| read(len.next_multiple_of(BLOCK)))??;
+        // One more read than the frame itself would be: for others to come, if it stays.
+        let longer = cut_table(&end).filter(|len| self.catalog.shared.may_stay(*len as u64));
+        if let Some(len) = longer {
+            end = read(len.next_multiple_of(BLOCK))?;
         }
+        let front = if granted.is_earlier() { Some(medium.read_at(granted.cluster, 0, BLOCK).ok()?) } else { None };
         Some(self.keep(granted, &end, front.as_deref()))
     }
 
     /// Keeps the table in what was read of the end of a cluster, and of its front if that [is earlier](Granted); one
     /// without rows if none of this use is there, or it is too long.
     pub(crate) fn keep(&self, granted: Granted, end: &[u8], front: Option<&[u8]>) -> Arc<Frame> {
-        let own = (self.0.medium.store_id, granted.cluster);
+        let own = (self.catalog.medium.store_id, granted.cluster);
         let header = front.and_then(|front| cluster::Header::decode(front).ok());
         let begins = |seq| header.is_some_and(|header| (header.store, header.id) == own && header.seq == seq);
         let body = match cluster::decode_table(end) {
@@ -148,15 +150,13 @@ impl Tables {
         let mut frame = vec![0; header.frame_len()];
         let header = Draft { hash, header, key: &key, metadata: &[], body }.lay(0, &mut frame);
         let frame = Arc::new(Frame::new(hash, header, frame.into()));
-        self.0.shared.cache_object(&frame, || true);
+        self.catalog.shared.cache_object(&frame, || true);
         frame
     }
 }
 
 /// Bytes from the end of a cluster that its table takes, if it begins before what was read and is worth reading.
 pub(crate) fn cut_table(end: &[u8]) -> Option<usize> {
-    match cluster::decode_table(end) {
-        Ok(Table::Longer(len)) if len <= LONGEST => Some(len),
-        _ => None,
-    }
+    let (_, rows) = cluster::decode_trailer(end).ok()?;
+    Some(cluster::table_len(rows)).filter(|len| (end.len() + 1..=LONGEST).contains(len))
 }

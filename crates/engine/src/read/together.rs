@@ -66,7 +66,7 @@ impl Together {
     /// Asks for what tells keys of the places of these from others, where entries lead to clusters on the device: the
     /// tables that memory has not, and the beginnings of frames of which no table tells.
     pub(crate) fn ask(of: &Tables, hashes: impl Iterator<Item = KeyHash>) -> Asked {
-        let (medium, catalog) = (&of.0.medium, &of.0);
+        let (medium, catalog) = (&of.catalog.medium, &of.catalog);
         let (mut heads, mut tables) = (Vec::new(), BTreeSet::new());
         for hash in hashes.filter(|_| catalog.places.is_none()) {
             for entry in catalog.index.candidates(hash.short()) {
@@ -114,6 +114,6 @@ impl Asked {
             Some((granted, self.of.keep(granted, &end, front.as_deref())))
         };
         let tables = self.tables.into_iter().filter_map(table).collect();
-        Together { heads, tables, space: Arc::clone(&self.of.0.space) }
+        Together { heads, tables, space: Arc::clone(&self.of.catalog.space) }
     }
 }

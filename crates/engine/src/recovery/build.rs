@@ -184,7 +184,7 @@ pub(super) fn build(
         medium: Arc::clone(&medium),
         shared: Arc::clone(shared),
         catalog: Arc::clone(&catalog),
-        tables: Tables(Arc::clone(&catalog)),
+        tables: Tables { catalog: Arc::clone(&catalog) },
         streams_open: AtomicU32::new(0),
     });
     let shared = Arc::clone(shared);

@@ -166,7 +166,7 @@ fn grow(found: &mut [Found], options: &Options) -> Result<bool> {
         let Some(mut block) = found.superblock else { continue };
         let wanted = validate::wanted(given, found.room, layout);
         if wanted > block.capacity {
-            (block.made_with, block.capacity) = (block.first_capacity(), wanted);
+            block = block.resized(wanted);
             growing.push((number, block));
         }
         let clusters = validate::map_of(&block)?.cluster_count();

@@ -7,8 +7,6 @@
 
 use std::sync::Arc;
 
-use picaflor_format::zone::Map;
-
 use super::{found::Found, validate};
 use crate::{Error, Options, Result, space::LayoutKind, volume::Volume};
 
@@ -20,9 +18,8 @@ pub(super) fn fewer(found: &[Found], options: &Options) -> Result<Vec<Option<u64
     }
     let fewer = |found: &Found| {
         let wanted = validate::wanted(given, found.room, options.preset.layout);
-        let Some(mut block) = found.superblock.filter(|block| wanted < block.capacity) else { return Ok(None) };
-        (block.made_with, block.capacity) = (block.first_capacity(), wanted);
-        validate::map_of(&block).map(|_| Some(wanted))
+        let Some(block) = found.superblock.filter(|block| wanted < block.capacity) else { return Ok(None) };
+        validate::map_of(&block.resized(wanted)).map(|_| Some(wanted))
     };
     let fewer: Vec<_> = found.iter().map(fewer).collect::<Result<_>>()?;
     Ok(if fewer.iter().any(Option::is_some) { fewer } else { Vec::new() })
@@ -36,18 +33,15 @@ pub(super) fn fewer(found: &[Found], options: &Options) -> Result<Vec<Option<u64
 pub(crate) fn shrink(volumes: &[Arc<Volume>], fewer: &[Option<u64>]) -> Result<()> {
     let fewer = || volumes.iter().zip(fewer).filter_map(|(volume, fewer)| Some((volume, (*fewer)?)));
     let emptied = fewer().try_for_each(|(volume, capacity)| {
-        let made_with = volume.log.superblock().first_capacity();
-        let map = Map::grown(made_with, capacity, volume.medium.map.cluster);
-        volume.room.give_back(map.map_or(0, |map| map.cluster_count()))
+        let map = validate::map_of(&volume.log.superblock().resized(capacity))?;
+        volume.room.give_back(map.cluster_count())
     });
     let closed = volumes.iter().fold(emptied, |result, volume| result.and(volume.close()));
     let shrunk = closed.and_then(|()| {
         fewer().try_for_each(|(volume, capacity)| {
             // Both of the two: neither must say alone how large it is.
             for _ in 0..2 {
-                volume.log.write_superblock(|block| {
-                    (block.made_with, block.capacity) = (block.first_capacity(), capacity);
-                })?;
+                volume.log.write_superblock(|block| *block = block.resized(capacity))?;
             }
             let place = &volume.medium.place;
             let shrunk = volume.medium.device.shrink(capacity);

@@ -35,10 +35,9 @@ impl Policies {
     }
 
     pub(super) fn bind(&self, options: &mut Options) {
-        let set = |mib: u64| mib << 20;
         options.pack_order = self.pack_order.unwrap_or(options.pack_order);
         options.next_cluster = self.next_cluster.unwrap_or(options.next_cluster);
-        options.unpacked = self.unpacked_mib.map_or(options.unpacked, set);
+        options.unpacked = self.unpacked_mib.map_or(options.unpacked, |mib| mib << 20);
         let written = self.written_s.map(|seconds| ClusterAge::Written(Duration::from_secs(seconds)));
         let unused = self.unused_s.map(|seconds| ClusterAge::Unused(Duration::from_secs(seconds)));
         options.cluster_age = written.or(unused).unwrap_or(options.cluster_age);
