@@ -238,6 +238,8 @@ impl Bench<'_> {
             listen: SocketAddr::from(([127, 0, 0, 1], free_port()?)),
             origin: self.origin.address,
             memory,
+            // A reserved file takes its place even where next to nothing is kept.
+            capacity: if self.arguments.tiny { 512 << 20 } else { 4 << 30 },
             core: self.arguments.core.clone(),
             door,
             picaflor: self.picaflor.clone(),

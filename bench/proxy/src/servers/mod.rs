@@ -23,6 +23,8 @@ pub(crate) struct Setup {
     pub(crate) origin: SocketAddr,
     /// Memory for objects, in bytes.
     pub(crate) memory: u64,
+    /// What a store on the device may take, in bytes.
+    pub(crate) capacity: u64,
     /// Core it runs on.
     pub(crate) core: String,
     /// Door of a memory limit it runs under.

@@ -17,11 +17,12 @@ pub(super) fn with_log(setup: &Setup) -> Result<Running> {
 fn started(setup: &Setup, log: &str) -> Result<Running> {
     let config = setup.folder.join("picaflor.toml");
     let text = format!(
-        "listen = [\"{}\"]\nworkers = 1\n\n[store]\npath = \"{}\"\ncapacity = \"4 GiB\"\nmemory = {}\n\n\
+        "listen = [\"{}\"]\nworkers = 1\n\n[store]\npath = \"{}\"\ncapacity = {}\nmemory = {}\n\n\
          [admin]\nlisten = \"127.0.0.1:{}\"\n\n[cache]\nclient_directives = \"ignore\"\n\n[log]\nto = \"{log}\"\n\n\
          [[origin]]\nurl = \"http://{}\"\n",
         setup.listen,
         setup.folder.join("store").display(),
+        setup.capacity,
         setup.memory,
         setup.listen.port() + 1,
         setup.origin,

@@ -47,6 +47,6 @@ pub(super) fn start(setup: &Setup) -> Result<Running> {
     let text: String = records.iter().map(|(name, value)| format!("CONFIG proxy.config.{name} {value}\n")).collect();
     fs::write(etc.join("records.config"), text)?;
     fs::write(etc.join("remap.config"), format!("map / http://{}/\n", setup.origin))?;
-    fs::write(etc.join("storage.config"), format!("{} 4G\n", storage.display()))?;
+    fs::write(etc.join("storage.config"), format!("{} {}\n", storage.display(), setup.capacity))?;
     Running::start(setup, Path::new("traffic_server"), &[], &[("TS_RUNROOT", &root_file.to_string_lossy())])
 }
