@@ -5,7 +5,7 @@
 
 use std::{future::Future, sync::Arc};
 
-use parking_lot::MutexGuard;
+use parking_lot::{Mutex, MutexGuard};
 use picaflor_common::{Hasher, KeyHash};
 
 use crate::{
@@ -36,6 +36,8 @@ pub(crate) struct Inner {
     pub(crate) threads: Threads,
     pub(crate) blocking: Arc<BlockingPool>,
     pub(crate) fetches: Fetches,
+    /// Held while it is given more bytes.
+    pub(crate) resizing: Mutex<()>,
 }
 
 impl Store {

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use picaflor_format::{frame::GRAIN, journal::Record};
 
 use crate::{
@@ -61,6 +62,7 @@ impl Store {
             threads,
             blocking: Arc::default(),
             fetches: Fetches::default(),
+            resizing: Mutex::new(()),
         };
         opened.created.keep();
         Ok(Self { inner: Arc::new(inner) })
@@ -75,9 +77,26 @@ impl Store {
         later(options.daemons, &Arc::default(), move || Self::open(options)).await
     }
 
+    /// Gives the store so many bytes in all, as [`Options::capacity`] does at an opening, while it is at work: its
+    /// files are made longer, and what comes next has the new room. Nothing is done where it has as many; one that is
+    /// to have fewer gives the rest back where it is opened.
+    ///
+    /// Returns when that is durable. A crash before leaves the store as large as it was, or as it is to be.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a capacity that an opening would refuse, or that is less than the store has;
+    /// [`Error::Io`] where there is no room for the bytes that are new. The store goes on as it was.
+    ///
+    /// [`Error::Option`]: crate::Error::Option
+    /// [`Error::Io`]: crate::Error::Io
+    pub fn grow(&self, capacity: u64) -> Result<()> {
+        let _one = self.inner.resizing.lock();
+        recovery::grow_at_work(self.shared(), self.recovered_volumes(), capacity)
+    }
+
     /// Longest body that a put may have: a quarter of the smallest volume.
     pub fn object_max(&self) -> u64 {
-        let each = self.recovered_volumes().iter().map(|volume| volume.medium.map.clusters.len / 4);
+        let each = self.recovered_volumes().iter().map(|volume| volume.medium.map().clusters.len / 4);
         each.chain(self.layout().map(|layout| layout.object_max())).min().unwrap_or(0)
     }
 
@@ -388,7 +407,7 @@ impl Group {
             return Err(Error::Option { name: "page", why });
         };
         first.residents.pages.check_page(bytes)?;
-        let page = Some(bytes).filter(|bytes| *bytes < first.medium.map.cluster);
+        let page = Some(bytes).filter(|bytes| *bytes < first.medium.map().cluster);
         self.record(self.store.shared().groups.set_page(self.id, page));
         Ok(())
     }

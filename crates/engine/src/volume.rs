@@ -126,7 +126,7 @@ impl Volume {
     pub(crate) fn stats(&self) -> VolumeStats {
         let on_ring = || {
             let live: u64 = (0..self.space.count()).map(|id| u64::from(self.space.live.grains(id))).sum();
-            Fill { live: live * GRAIN as u64, free: 0, room: self.medium.map.clusters.len }
+            Fill { live: live * GRAIN as u64, free: 0, room: self.medium.map().clusters.len }
         };
         let fill = self.catalog.places.as_ref().map_or_else(on_ring, |places| places.fill());
         VolumeStats {

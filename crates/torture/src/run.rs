@@ -69,6 +69,9 @@ impl Run<'_> {
             if tracing() {
                 println!("  {at:3}: {op:?}");
             }
+            if self.grow_dice.percent(2) {
+                self.grow()?;
+            }
             match *op {
                 Op::Crash => self.crash()?,
                 Op::Kill => self.kill()?,

@@ -69,6 +69,8 @@ pub(crate) struct Run<'a> {
     pub(crate) resized: bool,
     /// Decides what only plans of the second edition have.
     pub(crate) whim_dice: Dice,
+    /// Decides when a store at work is given more bytes.
+    pub(crate) grow_dice: Dice,
     /// The store is open only to look, and what it shows has this weight.
     pub(crate) looking: Option<Weight>,
     /// In this life a device was told to fail and stay so.
@@ -120,6 +122,7 @@ impl<'a> Run<'a> {
             whims: Whims::none(plan, false),
             resized: false,
             whim_dice: Dice::new(plan.seed, 9),
+            grow_dice: Dice::new(plan.seed, 11),
             looking: None,
             fails_for_good: false,
             evicted: false,

@@ -16,6 +16,7 @@ use crate::{
     report::tracing,
     sabotage::Sabotage,
     state::{Outcome, Run, Stream},
+    whims::Whims,
 };
 
 impl Run<'_> {
@@ -51,6 +52,23 @@ impl Run<'_> {
         }
         let result = store.put_with(&self.plan.keys[draft.key], &bytes_of(draft.id, draft.len), &options);
         self.note_put(&draft, value, &result)
+    }
+
+    /// Gives a store that lies in clusters all that there is for it.
+    pub(crate) fn grow(&mut self) -> Outcome {
+        let Some(store) = self.store.as_ref().filter(|_| self.plan.extended && self.plan.is_ring()) else {
+            return Ok(());
+        };
+        let before = store.stats().capacity;
+        let result = store.grow(Whims::most(self.plan));
+        let grew = store.stats().capacity > before;
+        self.tally.growths += u64::from(grew);
+        // A superblock may say so though it failed.
+        self.resized |= grew || result.is_err();
+        result.or_else(|error| {
+            self.errors += 1;
+            self.must_be_excused(&error)
+        })
     }
 
     /// Tells the oracle of a put that came to its end.

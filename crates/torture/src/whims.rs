@@ -67,6 +67,11 @@ impl Whims {
         self.capacity > 0 && self.capacity < plan.capacity * plan.volumes as u64
     }
 
+    /// Bytes that a store at work can be given: all that each of its devices has.
+    pub(crate) fn most(plan: &Plan) -> u64 {
+        plan.device * plan.volumes as u64
+    }
+
     /// Whether the store grows by it, if the opening comes so far.
     pub(crate) fn grow(&self, plan: &Plan) -> bool {
         plan.capacity < plan.device && self.capacity > plan.capacity * plan.volumes as u64

@@ -33,7 +33,7 @@ impl Room {
         let given: u64 = (first..space.count()).map(|id| space.live.bytes(id)).sum();
         self.parts.shared.budget.allow(given);
         let mut idle = 0;
-        while space.retire_from(first, kept()) > 0 {
+        while space.end().retire_from(first, kept()) > 0 {
             let is_short = space.available() <= kept();
             if is_short && space.leaving() == 0 && self.make_space()? || !is_short && self.empty_one_from(first)? {
                 idle = 0;

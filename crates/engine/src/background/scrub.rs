@@ -198,7 +198,11 @@ impl Scrubber {
         let granted = self.parts.space.grants.last(cluster);
         // In this order: it may have been granted before that, and not be written yet.
         let is_read = self.parts.space.state(cluster).is_read();
-        let Some(bytes) = is_read.then(|| self.parts.medium.read_cluster(cluster)).flatten() else { return };
+        if !is_read {
+            return;
+        }
+        let medium = &self.parts.medium;
+        let Ok(bytes) = medium.read_at(cluster, 0, medium.cluster_len()) else { return };
         add(&self.parts.shared.counters.clusters_scrubbed, 1);
         let Ok(found) = self.parts.medium.last_use(cluster, None, BLOCK) else { return };
         let untold = self.known.is_untold(&self.parts.space, cluster, &found);

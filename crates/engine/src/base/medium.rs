@@ -2,12 +2,22 @@
 //!
 //! Invariants: nothing here knows what is in memory; what it reads is as the device has it.
 
-use std::{io, sync::Arc, sync::mpsc};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+        mpsc,
+    },
+};
 
 use bytes::Bytes;
 use picaflor_common::Hasher;
 use picaflor_device::{AlignedBuf, BufPool, Device, Op, Reads, Request};
-use picaflor_format::{frame::GRAIN, zone::Map};
+use picaflor_format::{
+    frame::GRAIN,
+    zone::{Map, Zone},
+};
 
 use crate::{
     Error, Result,
@@ -21,8 +31,11 @@ pub struct Medium {
     pub place: String,
     /// All of it, superblocks included.
     pub device: Arc<dyn Device>,
-    /// How it is divided.
-    pub map: Map,
+    /// Most bytes of the place that the store may have: a device has so many, and a file is made longer.
+    pub(crate) room: u64,
+    /// How it was divided at the opening.
+    pub(crate) map_at_opening: Map,
+    pub(crate) clusters: AtomicU32,
     /// The store's.
     pub hasher: Hasher,
     /// The short identity of the store, as clusters and pages carry it.
@@ -33,18 +46,25 @@ pub struct Medium {
 }
 
 impl Medium {
+    /// How it is divided.
+    pub fn map(&self) -> Map {
+        let Map { journal, clusters: Zone { start, .. }, cluster } = self.map_at_opening;
+        let len = u64::from(self.clusters.load(Relaxed)) * u64::from(cluster);
+        Map { journal, clusters: Zone { start, len }, cluster }
+    }
+
     pub(crate) fn cluster_len(&self) -> usize {
-        self.map.cluster as usize
+        self.map_at_opening.cluster as usize
     }
 
     /// Grain at which a frame of a cluster lies.
     pub(crate) fn grain(&self, cluster: u32, offset: u32) -> u64 {
-        (self.map.cluster_start(cluster) + u64::from(offset)) / GRAIN as u64
+        (self.map().cluster_start(cluster) + u64::from(offset)) / GRAIN as u64
     }
 
     /// The cluster around a grain.
     pub(crate) fn cluster_of(&self, grain: u64) -> Option<u32> {
-        self.map.cluster_of(grain * GRAIN as u64)
+        self.map().cluster_of(grain * GRAIN as u64)
     }
 
     /// What the device said, with its place.
@@ -66,7 +86,7 @@ impl Medium {
     /// # Errors
     /// [`Error::Io`] with the place.
     pub(crate) fn read_at(&self, cluster: u32, offset: usize, len: usize) -> Result<AlignedBuf> {
-        let start = self.map.cluster_start(cluster) + offset as u64;
+        let start = self.map().cluster_start(cluster) + offset as u64;
         let mut buf = self.pool.take(len);
         self.count_read(len);
         read_twice(&*self.device, start, &mut buf)
@@ -78,14 +98,9 @@ impl Medium {
     pub(crate) fn batch(&self, wanted: impl Iterator<Item = (u32, usize, usize)>) -> Batch {
         let read = |(cluster, offset, len)| {
             self.count_read(len);
-            (self.map.cluster_start(cluster) + offset as u64, self.pool.take(len))
+            (self.map().cluster_start(cluster) + offset as u64, self.pool.take(len))
         };
         Batch { reads: wanted.map(read).collect(), device: Arc::clone(&self.device) }
-    }
-
-    /// All of a cluster, if it can be read.
-    pub(crate) fn read_cluster(&self, cluster: u32) -> Option<AlignedBuf> {
-        self.read_at(cluster, 0, self.cluster_len()).ok()
     }
 
     pub(crate) fn count_read(&self, len: usize) {

@@ -4,6 +4,7 @@
 pub(crate) mod beside;
 pub(crate) mod blocked;
 pub(crate) mod blocking;
+pub(crate) mod column;
 pub(crate) mod error;
 pub(crate) mod frame;
 pub(crate) mod group;

@@ -17,8 +17,8 @@ use std::sync::{
 use picaflor_format::{frame::GRAIN, zone::CLUSTER_MIN};
 
 use crate::{
-    Error, Result, base::group::page_bytes, base::medium::Medium, shared::Shared, space::PAGES_MAX,
-    write::placement::Class,
+    Error, Result, base::column::Column, base::group::page_bytes, base::medium::Medium, shared::Shared,
+    space::PAGES_MAX, write::placement::Class,
 };
 
 /// Bytes of the smallest page.
@@ -35,22 +35,22 @@ pub(crate) struct PageRead {
 }
 
 /// How each cluster is divided: log2 of the bytes of its pages, those of the cluster if it is one; 0: not known.
-struct Divisions(Box<[AtomicU8]>);
+struct Divisions(Column<AtomicU8>);
 
 impl Divisions {
     fn new(clusters: u32) -> Self {
-        Self((0..clusters).map(|_| AtomicU8::new(0)).collect())
+        Self(Column::new(clusters, AtomicU8::default))
     }
 
     fn note(&self, cluster: u32, page: u32) {
-        if let Some(known) = self.0.get(cluster as usize) {
+        if let Some(known) = self.0.get(cluster) {
             known.store(if page == 0 { 0 } else { page.trailing_zeros() as u8 }, Relaxed);
         }
     }
 
     /// Bytes of its pages, if that is known.
     fn of(&self, cluster: u32) -> Option<u32> {
-        page_bytes(self.0.get(cluster as usize)?.load(Relaxed))
+        page_bytes(self.0.get(cluster)?.load(Relaxed))
     }
 
     /// What a checkpoint keeps of it: eight clusters a word; nothing if no cluster has pages smaller than itself.
@@ -59,11 +59,9 @@ impl Divisions {
         if self.0.iter().all(|log2| [0, whole].contains(&log2.load(Relaxed))) {
             return Vec::new();
         }
-        let word = |eight: &[AtomicU8]| {
-            let bytes = eight.iter().enumerate();
-            bytes.fold(0, |word, (at, log2)| word | u64::from(log2.load(Relaxed)) << (8 * at))
-        };
-        self.0.chunks(8).map(word).collect()
+        let all: Vec<u8> = self.0.iter().map(|log2| log2.load(Relaxed)).collect();
+        let word = |eight: &[u8]| (0..).zip(eight).fold(0, |word, (at, log2)| word | u64::from(*log2) << (8 * at));
+        all.chunks(8).map(word).collect()
     }
 
     /// Bytes of that image at most.
@@ -92,13 +90,18 @@ impl Pages {
     pub(crate) const BYTES_PER_CLUSTER: u64 = 1 + size_of::<u64>() as u64;
 
     pub(crate) fn new(medium: &Medium, shared: &Arc<Shared>) -> Self {
-        let clusters = if shared.preset.has_pages() { medium.map.cluster_count() } else { 0 };
+        let clusters = if shared.preset.has_pages() { medium.map().cluster_count() } else { 0 };
         Self {
             divisions: Divisions::new(clusters),
-            cluster: medium.map.cluster,
+            cluster: medium.map().cluster,
             unit: medium.device.read_unit(),
             shared: Arc::clone(shared),
         }
+    }
+
+    /// So many more clusters, whose division is not known.
+    pub(crate) fn lengthen(&self, by: u32) {
+        self.divisions.0.lengthen(by, AtomicU8::default);
     }
 
     /// A cluster is divided into pages of so many bytes.

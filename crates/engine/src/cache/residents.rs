@@ -17,7 +17,7 @@ use picaflor_format::{
 };
 
 use crate::{
-    base::{frame::Frame, group::Priority, medium::Medium, stats::add},
+    base::{column::Column, frame::Frame, group::Priority, medium::Medium, stats::add},
     cache::pages::PageRead,
     cache::{
         buffers::{Filled, Slot},
@@ -44,7 +44,7 @@ pub(crate) struct Residents {
     /// What lies in clusters that left memory, where nothing else is asked of what leaves the device.
     pub(crate) listed: Option<ClusterContents>,
     /// Class of the objects in each cluster.
-    pub(crate) classes: Box<[AtomicU16]>,
+    pub(crate) classes: Column<AtomicU16>,
     /// Into which pages clusters are divided.
     pub(crate) pages: Pages,
     /// [`open_slots`] of all lanes.
@@ -137,7 +137,7 @@ impl Residents {
 
     /// What the objects of a cluster have in common is forgotten at closing; the first that is read tells it.
     pub(crate) fn learn_class(&self, grain: u64, header: &Header) {
-        let known = self.medium.cluster_of(grain).map(|cluster| &self.classes[cluster as usize]);
+        let known = self.medium.cluster_of(grain).map(|cluster| &self.classes[cluster]);
         if let Some(class) = known.filter(|class| class.load(Relaxed) == 0) {
             class.store(self.catalog.placer.class(header.kind, header.group, header.server).short(), Relaxed);
         }
@@ -155,7 +155,7 @@ impl Residents {
                     Slot::Free => return None,
                 },
             };
-            Some(self.classes[cluster as usize].load(Relaxed))
+            Some(self.classes[cluster].load(Relaxed))
         })
     }
 
@@ -293,7 +293,7 @@ impl Residents {
         let first = if read.offset == 0 { cluster::HEADER } else { 0 };
         let rows = self.medium.frames_in(bytes, first..len.min(bytes.len()), read.offset, Some(mark));
         let group = rows.first().and_then(|row| Header::decode(&bytes[row.offset as usize - read.offset..]).ok());
-        let class = self.classes[cluster as usize].load(Relaxed);
+        let class = self.classes[cluster].load(Relaxed);
         let filled = Filled::read_in(bytes, rows, (cluster, class), Some((page, read.offset)));
         let resides = self.reside(filled, group.map_or(0, |header| header.group));
         if !resides {

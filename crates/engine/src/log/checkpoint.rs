@@ -417,7 +417,7 @@ impl Checkpointer {
         add(&self.parts.shared.counters.checkpoint_bytes, len as u64);
         self.parts
             .medium
-            .write_all(vec![(self.parts.medium.map.cluster_start(id), bytes)])
+            .write_all(vec![(self.parts.medium.map().cluster_start(id), bytes)])
             .map_err(|error| Error::io(format!("{}: writing a checkpoint", self.parts.medium.place), error))?;
         Ok((id, seq))
     }

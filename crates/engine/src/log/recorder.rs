@@ -62,7 +62,7 @@ impl Log {
         first: u64,
     ) -> Self {
         Self {
-            journal: Mutex::new(Journal::new(medium.map, medium.store_id, 1, 1, 1)),
+            journal: Mutex::new(Journal::new(medium.map(), medium.store_id, 1, 1, 1)),
             medium: Arc::clone(medium),
             shared: Arc::clone(shared),
             queue: FlushQueue::new(),

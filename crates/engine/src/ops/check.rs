@@ -226,7 +226,7 @@ impl Audit<'_> {
         self.volume.catalog.add_unlisted(cluster, &bytes, &mut live);
         let damaged = self.report.damaged.len();
         for (row, _) in live {
-            let at = || format!("at {}", self.volume.medium.map.cluster_start(cluster) + u64::from(row.offset));
+            let at = || format!("at {}", self.volume.medium.map().cluster_start(cluster) + u64::from(row.offset));
             self.check_frame(bytes.get(row.offset as usize..).unwrap_or_default(), at);
         }
         if self.volume.scrubber.may_mislead() && self.may_be_written_over(cluster) {

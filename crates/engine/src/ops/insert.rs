@@ -257,7 +257,7 @@ impl Store {
                         parts.cluster.into_iter().for_each(Promised::is_filled);
                         let bytes = draft.header.payload_len() as u64;
                         add(&shared.counters.put_bytes, bytes);
-                        shared.budget.earn(bytes, volume.medium.map.clusters.len);
+                        shared.budget.earn(bytes, volume.medium.map().clusters.len);
                         old.into_iter().for_each(|old| volume.catalog.count_removed(old));
                         volume.catalog.placer.note_named(beside.is_some());
                         if let Some(beside) = beside {

@@ -24,7 +24,7 @@ impl Store {
         let of_clusters = self.recovered_volumes().iter().filter(|volume| volume.catalog.places.is_none());
         let maps = of_clusters.map(|volume| ClusterMap {
             place: volume.medium.place.clone(),
-            cluster: volume.medium.map.cluster,
+            cluster: volume.medium.map().cluster,
             live: (0..volume.space.count()).map(|id| volume.space.live.grains(id) * GRAIN as u32).collect(),
         });
         maps.collect()

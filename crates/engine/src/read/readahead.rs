@@ -109,7 +109,7 @@ impl Residents {
         let cluster = self.medium.cluster_of(grain).filter(|cluster| self.space.state(*cluster) == State::Sealed)?;
         let first = self.end_in_cluster(grain, cluster, sought) - base;
         let rows = self.medium.frames_in(bytes, first..bytes.len(), base, Some(sought.mark));
-        Some((cluster, self.classes[cluster as usize].load(Relaxed), rows))
+        Some((cluster, self.classes[cluster].load(Relaxed), rows))
     }
 
     /// The cluster around `grain` with its header and rows, if these bytes are of one use of it, and no other get made

@@ -71,7 +71,7 @@ impl Tables {
         let Location::OnDisk { grain } = entry.location() else { return None };
         let granted = self.use_of(grain)?;
         let table = table(granted)?;
-        let offset = (grain * GRAIN as u64 - self.catalog.medium.map.cluster_start(granted.cluster)) as u32;
+        let offset = (grain * GRAIN as u64 - self.catalog.medium.map().cluster_start(granted.cluster)) as u32;
         let row = cluster::row_at(&table.body(), offset)?;
         let fits = (row.hash ^ hash.short()) & self.catalog.index.told_apart_by() == 0
             && entry.is_of_grains(row.len / GRAIN as u32)

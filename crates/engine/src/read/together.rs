@@ -85,7 +85,7 @@ impl Together {
             }
         }
         let unit = medium.device.read_unit();
-        let at = |grain: u64, cluster| (grain * GRAIN as u64 - medium.map.cluster_start(cluster)) as usize;
+        let at = |grain: u64, cluster| (grain * GRAIN as u64 - medium.map().cluster_start(cluster)) as usize;
         let of_heads = heads.iter().map(|&(grain, Granted { cluster, .. }, len)| {
             let (at, end) = (at(grain, cluster) / unit * unit, at(grain, cluster) + len.min(HEAD));
             (cluster, at, end.next_multiple_of(unit).min(medium.cluster_len()) - at)

@@ -69,7 +69,7 @@ pub(crate) struct Frames {
 impl Frames {
     /// Most bytes that leases alone may keep here.
     pub(crate) fn lease_max(&self) -> u64 {
-        self.medium.map.clusters.len / KEPT
+        self.medium.map().clusters.len / KEPT
     }
 
     /// Drops what was left to handles that are gone. Returns whether there was anything.
@@ -337,7 +337,7 @@ impl Frames {
         let offset = grain * GRAIN as u64;
         let start = offset / BLOCK as u64 * BLOCK as u64;
         let end = (offset + u64::from(grains) * GRAIN as u64).next_multiple_of(BLOCK as u64);
-        let end = end.min(self.medium.map.clusters.end());
+        let end = end.min(self.medium.map().clusters.end());
         let overlay = self.catalog.places.as_ref().and_then(|places| places.overlay(start, (end - start) as usize));
         let mut buf = self.shared.pool.take((end - start) as usize);
         self.medium.read(start, &mut buf).map_err(|error| self.medium.io(&format!("reading at {start}"), error))?;

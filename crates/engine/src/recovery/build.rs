@@ -25,6 +25,7 @@ use crate::{
     background::reclaim::Reclaimer,
     background::room::Room,
     background::scrub::{Scrub, Scrubber},
+    base::column::Column,
     base::medium::Medium,
     base::options::THRESHOLD,
     base::places::PlacesGround,
@@ -125,7 +126,9 @@ pub(super) fn build(
         number,
         place: found.place,
         device: found.device,
-        map,
+        room: found.room,
+        map_at_opening: map,
+        clusters: AtomicU32::new(count),
         hasher: Hasher::new(superblock.seed),
         store_id: superblock.store as u64,
         pool: shared.pool.clone(),
@@ -175,7 +178,7 @@ pub(super) fn build(
         // Elsewhere the keys of what leaves are wanted, which are in the cluster only.
         listed: (notes_use && options.eviction_listener.is_none())
             .then(|| ClusterContents::new(Arc::clone(&shared.index_bytes))),
-        classes: (0..count).map(|_| AtomicU16::new(0)).collect(),
+        classes: Column::new(count, AtomicU16::default),
         pages: Pages::new(&medium, shared),
         open_slots: open_slots(lanes),
         checkpoint_held: AtomicU32::new(0),

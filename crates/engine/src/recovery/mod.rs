@@ -9,6 +9,7 @@ mod created_files;
 mod deferred;
 pub(crate) mod folder;
 mod found;
+mod grow;
 mod image;
 mod merge;
 mod parallel_read;
@@ -23,6 +24,7 @@ mod volume;
 pub(crate) use deferred::Deferred;
 pub use folder::CLEAN;
 pub use found::EPOCH_SHIFT;
+pub(crate) use grow::grow_at_work;
 pub(crate) use shrink::shrink;
 pub use superblock::write_superblock;
 
@@ -104,7 +106,7 @@ pub(crate) fn open(mut options: Options, before: Option<Box<Receipt>>) -> Result
     options.spread = identity.spread;
     check_memory(&options)?;
     // What says how large it is now must not be one that can be lost alone.
-    identity.writes_both |= grow(&mut found, &options)?;
+    identity.writes_both |= grow::grow(&mut found, &options)?;
     let fewer = shrink::fewer(&found, &options)?;
     if !fewer.is_empty() {
         options.daemons = Daemons::Manual;
@@ -150,35 +152,6 @@ pub(crate) fn open(mut options: Options, before: Option<Box<Receipt>>) -> Result
     let _ = shared.members.set(members.collect());
     let deferred = Arc::new(Deferred::new(&shared, left, (began, before)));
     Ok(Opened { shared, volumes, layout: None, hasher, deferred, created, fewer })
-}
-
-/// Gives places that are there the bytes that are given for them, where these are more; says whether any were. Nothing
-/// is written there before its superblock says so, and what is left of a place by an opening that fails now is a longer
-/// file.
-fn grow(found: &mut [Found], options: &Options) -> Result<bool> {
-    let (given, layout) = (options.capacity / options.places.len() as u64, options.preset.layout);
-    if given == 0 || layout != LayoutKind::Ring {
-        return Ok(false);
-    }
-    let counted = AtomicU64::new(0);
-    let mut growing = Vec::new();
-    for (number, found) in found.iter().enumerate() {
-        let Some(mut block) = found.superblock else { continue };
-        let wanted = validate::wanted(given, found.room, layout);
-        if wanted > block.capacity {
-            block = block.resized(wanted);
-            growing.push((number, block));
-        }
-        let clusters = validate::map_of(&block)?.cluster_count();
-        validate::foresee_tables(options, &counted, &found.place, block.segment_bits, clusters)?;
-    }
-    for (number, block) in &growing {
-        let found = &mut found[*number];
-        let grown = found.device.grow(block.capacity);
-        grown.map_err(|error| Error::io(format!("{}: giving it {} bytes", found.place, block.capacity), error))?;
-        found.superblock = Some(*block);
-    }
-    Ok(!growing.is_empty())
 }
 
 /// Whether nothing was ever made durable here: no checkpoint, and no page of the journal.

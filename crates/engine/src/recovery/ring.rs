@@ -28,7 +28,7 @@ const READ: usize = 1 << 20;
 impl Ring {
     /// Reads the ring. Pages that cannot be decoded are not there.
     pub(super) fn read(volume: &Parts) -> Self {
-        let zone = volume.medium.map.journal;
+        let zone = volume.medium.map().journal;
         let (mut pages, mut unread) = (BTreeMap::new(), BTreeMap::new());
         let mut at = zone.start;
         while at < zone.end() {
@@ -57,7 +57,7 @@ impl Ring {
             pages.extend(own.filter(|page| page.store == volume.medium.store_id).map(|page| (page.seq, page)));
             at += len as u64;
         }
-        Self { pages, unread, places: volume.medium.map.journal_pages() }
+        Self { pages, unread, places: volume.medium.map().journal_pages() }
     }
 
     /// The pages from `start` on up to the first that is not there.
@@ -98,7 +98,7 @@ impl Ring {
         let place = |error| Error::io(format!("{}: clearing the journal", volume.medium.place), error);
         let mut cleared = false;
         for seq in self.pages.range(next..).map(|(seq, _)| *seq) {
-            volume.medium.device.write(volume.medium.map.journal_page(seq), &zeros).map_err(place)?;
+            volume.medium.device.write(volume.medium.map().journal_page(seq), &zeros).map_err(place)?;
             cleared = true;
         }
         if cleared { volume.medium.device.sync().map_err(place) } else { Ok(()) }

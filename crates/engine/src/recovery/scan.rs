@@ -167,7 +167,7 @@ impl Look {
                 let bytes = volume.medium.read_at(cluster, 0, volume.medium.cluster_len())?;
                 let rows = volume.medium.frames_of(&bytes, seq);
                 if self.was_sealed(seq) && !Medium::accounts_for(&bytes, &rows) {
-                    let start = volume.medium.map.cluster_start(cluster);
+                    let start = volume.medium.map().cluster_start(cluster);
                     return Err(format!("the table of the cluster at {start} and objects in it are damaged").into());
                 }
                 rows

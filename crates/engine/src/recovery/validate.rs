@@ -131,17 +131,8 @@ pub(super) fn count_tables(
     segment_bits: u32,
     clusters: u32,
 ) -> Result<()> {
-    let each = match options.preset.eviction(options.mode) {
-        Eviction::LruCluster => Space::BYTES_PER_USED_CLUSTER,
-        Eviction::S3Fifo => Space::BYTES_PER_QUEUED_CLUSTER,
-        _ => Space::BYTES_PER_CLUSTER,
-    };
-    let each = each + if options.preset.has_pages() { Pages::BYTES_PER_CLUSTER } else { 0 };
-    let goes_by_index = options.mode == Mode::Cache && !options.preset.has_places();
-    let each = each + if goes_by_index { Large::BYTES_PER_CLUSTER } else { 0 };
-    let each = each + if options.cluster_age.limit().is_some() { Space::BYTES_PER_AGING_CLUSTER } else { 0 };
     let places = if options.preset.has_places() { Space::BYTES_OF_PLACES } else { 0 };
-    let tables = places + u64::from(clusters) * (each + size_of::<AtomicU16>() as u64);
+    let tables = places + u64::from(clusters) * bytes_per_cluster(options);
     let before = counted.fetch_add(tables, Relaxed);
     let least = before + tables + Index::least_bytes(segment_bits);
     if least > options.memory / 2 {
@@ -153,6 +144,20 @@ pub(super) fn count_tables(
         return Err(Error::Option { name: "memory", why });
     }
     Ok(())
+}
+
+/// Memory that the values take which there are of each cluster.
+pub(super) fn bytes_per_cluster(options: &Options) -> u64 {
+    let each = match options.preset.eviction(options.mode) {
+        Eviction::LruCluster => Space::BYTES_PER_USED_CLUSTER,
+        Eviction::S3Fifo => Space::BYTES_PER_QUEUED_CLUSTER,
+        _ => Space::BYTES_PER_CLUSTER,
+    };
+    let each = each + if options.preset.has_pages() { Pages::BYTES_PER_CLUSTER } else { 0 };
+    let goes_by_index = options.mode == Mode::Cache && !options.preset.has_places();
+    let each = each + if goes_by_index { Large::BYTES_PER_CLUSTER } else { 0 };
+    let each = each + if options.cluster_age.limit().is_some() { Space::BYTES_PER_AGING_CLUSTER } else { 0 };
+    each + size_of::<AtomicU16>() as u64
 }
 
 /// As [`count_tables`], where there is no index yet that counts itself.

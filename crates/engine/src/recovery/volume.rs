@@ -190,7 +190,7 @@ fn recover(volume: &Parts, ring: Ring, lost: bool, receipt: &mut VolumeReceipt) 
         volume.space.set(*id, State::Checkpoint);
     }
     volume.residents.checkpoint_held.store((parts.len() + previous.len()) as u32, Relaxed);
-    let journal = Journal::new(volume.medium.map, block.store as u64, next_page, start, older);
+    let journal = Journal::new(volume.medium.map(), block.store as u64, next_page, start, older);
     if let Some(places) = &volume.catalog.places {
         let since = pages.iter().position(|page| page.seq >= start).unwrap_or(pages.len());
         let image = (of_places, directory.cursor);
@@ -333,7 +333,7 @@ fn cold_start(volume: &Parts, why: Unfit, ring: Ring, receipt: &mut VolumeReceip
     old.iter().for_each(|id| volume.space.set(*id, State::Checkpoint));
     // A later page number than any on the device, so that none of them is taken for new.
     let next = ring.beyond();
-    let journal = Journal::new(volume.medium.map, volume.medium.store_id, next, next, next);
+    let journal = Journal::new(volume.medium.map(), volume.medium.store_id, next, next, next);
     let checkpointer = CheckpointState::restored(Vec::new(), old, 0);
     Ok(Recovered { journal, ring, checkpointer, merge: None, known: Known::default(), clean: false, cold: true })
 }

@@ -29,9 +29,15 @@ impl Regions {
     /// A device of so many clusters, divided among so many groups.
     pub(super) fn new(count: u32, groups: u32) -> Self {
         let regions = groups.clamp(1, (count / 4).max(1)) + 1;
-        let mut new = Self { count, cursors: vec![0; regions as usize] };
-        new.cursors = (0..regions).map(|region| new.range(region).start).collect();
+        let mut new = Self { count: 0, cursors: vec![0; regions as usize] };
+        new.lengthen(count);
         new
+    }
+
+    /// So many more clusters: the same regions, of all of them.
+    pub(super) fn lengthen(&mut self, by: u32) {
+        self.count += by;
+        self.cursors = (0..self.cursors.len() as u32).map(|region| self.range(region).start).collect();
     }
 
     fn groups(&self) -> u32 {

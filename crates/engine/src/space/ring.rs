@@ -10,12 +10,12 @@
 //! are granted only to what makes room. Nothing relies on the order in which clusters are granted or emptied
 //! (`docs/FORMAT.md`, "Reclaim and the scan").
 
+mod end;
 mod fill;
 mod grants;
 mod live;
 mod pages;
 mod queues;
-mod retired;
 mod runs;
 mod seen;
 mod uses;
@@ -352,6 +352,19 @@ impl Clusters {
         let count = self.states.len() as u32;
         let near = |distance: u32| [to.checked_add(distance).filter(|id| *id < count), to.checked_sub(distance)];
         (0..count).flat_map(near).flatten().find(is_free)
+    }
+
+    /// So many more, all free.
+    fn lengthen(&mut self, by: u32) {
+        let count = self.states.len() + by as usize;
+        self.states.resize(count, State::Free);
+        self.pages.resize(count, 0);
+        if !self.resident.is_empty() {
+            self.resident.resize(count, 0);
+        }
+        self.queues.lengthen(by);
+        self.regions.lengthen(by);
+        self.free += by;
     }
 
     fn set(&mut self, id: u32, to: State) {

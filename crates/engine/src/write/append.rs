@@ -286,9 +286,13 @@ impl Appender {
                 durable: self.parts.log.durable_seal.load(Relaxed),
                 store: self.parts.medium.store_id,
                 id: cluster,
-                page: if open.page() < self.parts.medium.map.cluster { open.page().trailing_zeros() as u8 } else { 0 },
+                page: if open.page() < self.parts.medium.map().cluster {
+                    open.page().trailing_zeros() as u8
+                } else {
+                    0
+                },
             };
-            self.parts.residents.classes[cluster as usize].store(open.class.short(), Relaxed);
+            self.parts.residents.classes[cluster].store(open.class.short(), Relaxed);
             self.parts.residents.pages.note(cluster, open.page());
             self.parts.space.victims().enqueue(cluster, open.queue);
             if self.parts.shared.options.cluster_age.limit().is_some() {

@@ -85,7 +85,7 @@ impl Committer {
         let guard = self.parts.catalog.buffers.slot(slot).read();
         let Slot::Filled(filled) = &*guard else { return None };
         let bytes = filled.bytes.slice(filled.flushed..);
-        let offset = self.parts.medium.map.cluster_start(filled.cluster) + filled.flushed as u64;
+        let offset = self.parts.medium.map().cluster_start(filled.cluster) + filled.flushed as u64;
         self.parts.medium.count_write(bytes.len());
         let log = Arc::clone(&self.parts.log);
         let done = Box::new(move |outcome: io::Result<_>| {
@@ -245,7 +245,7 @@ impl Committer {
             self.appender.seal(lane)?;
             return Ok(None);
         };
-        Ok(Some((self.parts.medium.map.cluster_start(cluster) + piece.offset as u64, piece.bytes.into_bytes())))
+        Ok(Some((self.parts.medium.map().cluster_start(cluster) + piece.offset as u64, piece.bytes.into_bytes())))
     }
 
     /// Writes what a commit gathered and as much of what is queued as may be on its way, as one batch on this thread:

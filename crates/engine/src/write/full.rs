@@ -62,7 +62,7 @@ impl Appender {
             return Error::full(needed, self.free_bytes());
         }
         let (live, all) = (self.parts.space.fill().live, self.room_for_all());
-        let capacity = self.parts.medium.map.clusters.len;
+        let capacity = self.parts.medium.map().clusters.len;
         let surely = (all - (all / WASTE as u64).min(all)).saturating_sub(OPEN * self.parts.space.live.room);
         let surely = surely.min(capacity / 10 * 9);
         let delete = (live + needed).saturating_sub(surely).max(needed);
@@ -76,7 +76,7 @@ impl Appender {
 
     /// Refuses at once what is longer than all that could be made room for.
     pub(crate) fn could_take(&self, needed: u64) -> Result<()> {
-        let fits = |live: u64| live + needed <= self.parts.medium.map.clusters.len;
+        let fits = |live: u64| live + needed <= self.parts.medium.map().clusters.len;
         let may = !self.parts.catalog.keeps_all_in_clusters()
             || fits(self.parts.space.fill_about().live)
             || fits(self.parts.space.fill().live);

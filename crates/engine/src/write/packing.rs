@@ -105,7 +105,7 @@ impl Packer {
             0 => tier.saturating_sub((FEWEST * self.parts.medium.cluster_len() as u64).max(tier / 8)).max(tier / 2),
             asked => asked.min(tier / 2),
         };
-        asked.min(self.parts.medium.map.clusters.len / 8)
+        asked.min(self.parts.medium.map().clusters.len / 8)
     }
 
     /// Whether it is the turn of what waits to make room for so many bytes: memory is full, and nothing else is in it
@@ -156,7 +156,7 @@ impl Packer {
         // What a commit has to pack must find clusters then, half full at the worst, beside what is kept back.
         let most = || {
             let clean = self.parts.space.available().saturating_sub(SPARE + self.parts.residents.checkpoint_reserve());
-            u64::from(clean) * u64::from(self.parts.medium.map.cluster) / 2
+            u64::from(clean) * u64::from(self.parts.medium.map().cluster) / 2
         };
         if promised && staging.promised() + charge > most() {
             return Err(if held > 0 { Blocked::Staging } else { Blocked::Space });

@@ -71,7 +71,7 @@ pub(super) fn grain_of(slot: u32) -> u64 {
 impl InPlace {
     pub(super) fn new(ground: PlacesGround, layout: Layout) -> Self {
         let PlacesGround { medium, env, log, folder, threshold } = ground;
-        let (_, zone) = medium.map.in_place();
+        let (_, zone) = medium.map().in_place();
         let (first, slots) = ((zone.start / SLOT) as u32, (zone.len / SLOT) as u32);
         let (files, first_file) = match (layout, folder) {
             (Layout::Files(tree), Some(folder)) => (Some(Files::new(folder, tree)), 0),

@@ -176,7 +176,7 @@ impl InPlace {
     /// gives way is wiped, or it would come back when the newer one is deleted. Nothing is left untold.
     fn scan(&self, volume: &dyn VolumeEnv, receipt: &mut VolumeReceipt) -> Result<bool> {
         const STEP: usize = 256 << 10;
-        let zone = self.medium.map.in_place().1;
+        let zone = self.medium.map().in_place().1;
         let longest = longest_ever(zone.len) as usize;
         let mut buf = self.medium.pool.take((self.payload_max + frame::HEADER).next_multiple_of(BLOCK) + STEP);
         let mut claims = BTreeMap::new();

@@ -55,7 +55,7 @@ impl Plan {
         }
         let offset = grain * GRAIN as u64;
         let cluster = volume.medium.cluster_of(grain).unwrap_or(0);
-        let class = volume.residents.classes[cluster as usize].load(Relaxed);
+        let class = volume.residents.classes[cluster].load(Relaxed);
         let residents = &volume.residents;
         let extent = match neighbours {
             true => {
@@ -64,8 +64,8 @@ impl Plan {
             }
             false => Extent::Object,
         };
-        let cluster_start = volume.medium.map.cluster_start(cluster);
-        let cluster_end = cluster_start + u64::from(volume.medium.map.cluster);
+        let cluster_start = volume.medium.map().cluster_start(cluster);
+        let cluster_end = cluster_start + u64::from(volume.medium.map().cluster);
         let (start, len, page) = match extent {
             Extent::Cluster | Extent::Behind(_) => {
                 let at = (offset - cluster_start) as usize;

@@ -6,10 +6,12 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
+use crate::base::column::Column;
+
 /// Numbers that places of objects, which are many, share.
 const SHARED: u32 = 4096;
 
-pub(crate) struct Grants(Box<[AtomicU32]>);
+pub(crate) struct Grants(Column<AtomicU32>);
 
 impl Grants {
     /// Memory that each number takes.
@@ -19,7 +21,7 @@ impl Grants {
 
     /// Of clusters, of which each has its own.
     pub(super) fn new(clusters: u32) -> Self {
-        Self((0..clusters).map(|_| AtomicU32::new(0)).collect())
+        Self(Column::new(clusters, AtomicU32::default))
     }
 
     /// Of places.
@@ -28,7 +30,12 @@ impl Grants {
     }
 
     fn of(&self, place: u32) -> &AtomicU32 {
-        &self.0[place as usize % self.0.len()]
+        self.0.get(place).unwrap_or_else(|| &self.0[place % SHARED])
+    }
+
+    /// So many more clusters, none of which was granted.
+    pub(super) fn lengthen(&self, by: u32) {
+        self.0.lengthen(by, AtomicU32::default);
     }
 
     /// It is given, to what no entry leads to yet.

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use picaflor_format::{cluster, frame::GRAIN};
 
+use crate::base::column::Column;
+
 /// Of a cluster that was not weighed, 1/1024 bytes.
 const UNWEIGHED: u64 = (GRAIN as u64) << 10;
 
@@ -15,9 +17,9 @@ const UNWEIGHED: u64 = (GRAIN as u64) << 10;
 const GAIN: u64 = 64;
 
 pub(crate) struct Live {
-    grains: Box<[AtomicU32]>,
+    grains: Column<AtomicU32>,
     /// Bytes for which a grain stands in each, in 1/1024; 0 where it was not weighed.
-    weights: Box<[AtomicU32]>,
+    weights: Column<AtomicU32>,
     /// Bytes of a cluster that frames and their rows can take.
     pub(crate) room: u64,
     emptied: AtomicBool,
@@ -28,7 +30,7 @@ impl Live {
     pub(super) const BYTES_PER_CLUSTER: u64 = 2 * size_of::<AtomicU32>() as u64;
 
     pub(super) fn new(count: u32, cluster_grains: u32) -> Self {
-        let zeros = || (0..count).map(|_| AtomicU32::new(0)).collect();
+        let zeros = || Column::new(count, AtomicU32::default);
         let room = (cluster_grains as usize * GRAIN - cluster::HEADER - cluster::TRAILER) as u64;
         Self { grains: zeros(), weights: zeros(), room, emptied: AtomicBool::default() }
     }
@@ -37,14 +39,20 @@ impl Live {
         self.grains.len() as u32
     }
 
+    /// So many more, empty.
+    pub(super) fn lengthen(&self, by: u32) {
+        self.weights.lengthen(by, AtomicU32::default);
+        self.grains.lengthen(by, AtomicU32::default);
+    }
+
     pub(crate) fn add(&self, id: u32, grains: u32) {
-        self.grains[id as usize].fetch_add(grains, Relaxed);
+        self.grains[id].fetch_add(grains, Relaxed);
     }
 
     pub(crate) fn sub(&self, id: u32, grains: u32) {
         // Saturating: entries that outlived a damaged cluster's table are forgotten one by one, later.
         let sub = |live: u32| Some(live.saturating_sub(grains));
-        if self.grains[id as usize].fetch_update(Relaxed, Relaxed, sub).is_ok_and(|live| live <= grains) {
+        if self.grains[id].fetch_update(Relaxed, Relaxed, sub).is_ok_and(|live| live <= grains) {
             self.emptied.store(true, Relaxed);
         }
     }
@@ -55,13 +63,13 @@ impl Live {
     }
 
     pub(crate) fn clear(&self, id: u32) {
-        self.grains[id as usize].store(0, Relaxed);
-        self.weights[id as usize].store(0, Relaxed);
+        self.grains[id].store(0, Relaxed);
+        self.weights[id].store(0, Relaxed);
     }
 
     /// In grains.
     pub(crate) fn grains(&self, id: u32) -> u32 {
-        self.grains[id as usize].load(Relaxed)
+        self.grains[id].load(Relaxed)
     }
 
     /// Fewest bytes for which a cluster is emptied: a 64th, so that emptying 64 of them makes one free at least.
@@ -72,17 +80,17 @@ impl Live {
     /// The live frames of a cluster take so many bytes, their rows among them, and so many grains by their entries.
     pub(crate) fn weigh(&self, id: u32, bytes: u64, grains: u64) {
         let each = (bytes << 10).checked_div(grains).unwrap_or(UNWEIGHED);
-        self.weights[id as usize].store(u32::try_from(each).unwrap_or(u32::MAX), Relaxed);
+        self.weights[id].store(u32::try_from(each).unwrap_or(u32::MAX), Relaxed);
     }
 
     /// Whether [`Live::bytes`] is more than a guess.
     pub(crate) fn is_weighed(&self, id: u32) -> bool {
-        self.weights[id as usize].load(Relaxed) != 0
+        self.weights[id].load(Relaxed) != 0
     }
 
     /// Bytes that the live objects of a cluster take.
     pub(crate) fn bytes(&self, id: u32) -> u64 {
-        let each = match self.weights[id as usize].load(Relaxed) {
+        let each = match self.weights[id].load(Relaxed) {
             0 => UNWEIGHED,
             each => u64::from(each),
         };

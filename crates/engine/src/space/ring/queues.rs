@@ -68,6 +68,13 @@ impl Queues {
         Self { turns: vec![0; count as usize], share: SHARES[0], ..Self::default() }
     }
 
+    /// So many more, which are in neither yet.
+    pub(super) fn lengthen(&mut self, by: u32) {
+        if !self.turns.is_empty() {
+            self.turns.resize(self.turns.len() + by as usize, 0);
+        }
+    }
+
     pub(super) fn of(&self, id: u32) -> Queue {
         let in_small = self.turns.get(id as usize).is_some_and(|turn| turn & 1 == 1);
         if in_small { Queue::Small } else { Queue::Main }

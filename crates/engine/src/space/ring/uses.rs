@@ -2,12 +2,14 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use crate::base::column::Column;
+
 #[derive(Default)]
 pub(crate) struct Uses {
     /// When each was used last, in numbers of the memory tier.
-    last: Box<[AtomicU64]>,
+    last: Column<AtomicU64>,
     /// The second from which each one's age counts.
-    since: Box<[AtomicU32]>,
+    since: Column<AtomicU32>,
     /// The cluster that the device was asked for last, to read or to write.
     accessed: AtomicU32,
 }
@@ -19,24 +21,30 @@ impl Uses {
 
     /// Of so many clusters, of which the uses are noted.
     pub(super) fn noting(count: u32) -> Self {
-        Self { last: (0..count).map(|_| AtomicU64::new(0)).collect(), ..Self::default() }
+        Self { last: Column::new(count, AtomicU64::default), ..Self::default() }
     }
 
     /// Notes ages too: those of what is there count from this second.
     pub(super) fn age_from(&mut self, count: u32, second: u32) {
-        self.since = (0..count).map(|_| AtomicU32::new(second)).collect();
+        self.since = Column::new(count, || AtomicU32::new(second));
+    }
+
+    /// So many more clusters, of which nothing was used.
+    pub(super) fn lengthen(&self, by: u32) {
+        self.last.lengthen(by, AtomicU64::default);
+        self.since.lengthen(by, || AtomicU32::new(u32::MAX));
     }
 
     /// A cluster leaves memory, in which it was used last at this number.
     pub(crate) fn note(&self, id: u32, number: u64) {
-        if let Some(last) = self.last.get(id as usize) {
+        if let Some(last) = self.last.get(id) {
             last.fetch_max(number, Relaxed);
         }
     }
 
     /// From this second the age of a cluster counts.
     pub(crate) fn note_second(&self, id: u32, second: u32) {
-        if let Some(since) = self.since.get(id as usize) {
+        if let Some(since) = self.since.get(id) {
             since.store(second, Relaxed);
         }
     }
@@ -47,11 +55,11 @@ impl Uses {
     }
 
     pub(super) fn last(&self, id: u32) -> u64 {
-        self.last.get(id as usize).map_or(0, |last| last.load(Relaxed))
+        self.last.get(id).map_or(0, |last| last.load(Relaxed))
     }
 
     pub(super) fn since(&self, id: u32) -> u32 {
-        self.since.get(id as usize).map_or(u32::MAX, |since| since.load(Relaxed))
+        self.since.get(id).map_or(u32::MAX, |since| since.load(Relaxed))
     }
 
     pub(super) fn accessed(&self) -> u32 {

@@ -1,14 +1,35 @@
-//! Clusters that are given back, from one of them to the last: free ones retire, until all have.
+//! The end of a device, which moves: clusters that are given back, from one of them to the last, retire when they are
+//! free; those that come are free.
+
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Space, State};
 
+pub(crate) struct End<'a>(&'a Space);
+
 impl Space {
+    pub(crate) fn end(&self) -> End<'_> {
+        End(self)
+    }
+}
+
+impl End<'_> {
+    /// So many clusters come.
+    pub(crate) fn lengthen(&self, by: u32) {
+        let mut clusters = self.0.clusters.lock();
+        self.0.grants.lengthen(by);
+        self.0.uses.lengthen(by);
+        clusters.lengthen(by);
+        self.0.live.lengthen(by);
+        self.0.seen.is_old.store(true, Relaxed);
+    }
+
     /// Free clusters from this one on retire, as far as `keep` others that are free stay unpromised. Returns how many
     /// of them have not retired.
     pub(crate) fn retire_from(&self, first: u32, keep: u32) -> u32 {
-        let mut clusters = self.clusters.lock();
+        let mut clusters = self.0.clusters.lock();
         let mut left = 0;
-        for id in first..self.count() {
+        for id in first..self.0.count() {
             let state = clusters.states[id as usize];
             if state == State::Free && clusters.free > clusters.reserved + keep {
                 clusters.set(id, State::Retired);
@@ -36,12 +57,12 @@ mod tests {
         }
         space.set_floor(8);
         // Four are free, all of those to retire: two are kept.
-        assert_eq!((space.retire_from(14, 2), space.available()), (4, 2));
+        assert_eq!((space.end().retire_from(14, 2), space.available()), (4, 2));
         assert_eq!(space.victims().pick(Victim::From(14)), Some(14));
         assert_eq!(space.victims().pick(Victim::From(14)), Some(15));
         assert_eq!(space.victims().pick(Victim::From(14)), None);
         [3, 4, 14, 15].into_iter().for_each(|id| space.set(id, State::Free));
-        assert_eq!((space.retire_from(14, 2), space.available()), (0, 2));
+        assert_eq!((space.end().retire_from(14, 2), space.available()), (0, 2));
         let granted = || space.reserve(0).then(|| space.grant(State::Busy, Site::Rest)).flatten();
         assert_eq!([granted(), granted(), granted()], [Some(3), Some(4), None]);
     }
