@@ -8,6 +8,8 @@
 //!
 //! Invariant: a crash at any time leaves a store that is as large as it was.
 
+use std::ops::Range;
+
 use crate::{
     Error, Mode, Result,
     background::{ahead::Ahead, full_store::CHECKPOINTS, reclaim::Reclaimed, room::Room},
@@ -16,6 +18,9 @@ use crate::{
 
 /// Of the bytes that are left so many percent may be live in a store.
 const FULL: u64 = 90;
+
+/// So many clusters are emptied before the next ones: each look goes over no more.
+const WINDOW: u32 = 1024;
 
 impl Room {
     /// Empties the clusters from `first` on. Nothing is put meanwhile by others.
@@ -32,10 +37,22 @@ impl Room {
         }
         let given: u64 = (first..space.count()).map(|id| space.live.bytes(id)).sum();
         self.parts.shared.budget.allow(given);
+        while space.end().retire(first..space.count(), kept()) > 0 {
+            for window in (first..space.count()).step_by(WINDOW as usize) {
+                self.empty_all(window..space.count().min(window + WINDOW), fits)?;
+            }
+        }
+        (0..CHECKPOINTS / 2).try_for_each(|_| self.checkpoint_now())
+    }
+
+    fn empty_all(&self, these: Range<u32>, fits: u64) -> Result<()> {
+        let space = &self.parts.space;
+        let kept = || self.reclaimer.appender.kept_from_puts();
         let mut idle = 0;
-        while space.end().retire_from(first, kept()) > 0 {
+        while space.end().retire(these.clone(), kept()) > 0 {
             let is_short = space.available() <= kept();
-            if is_short && space.leaving() == 0 && self.make_space()? || !is_short && self.empty_one_from(first)? {
+            let is_emptied = || self.empty_one(Victim::Within(these.start, these.end));
+            if is_short && space.leaving() == 0 && self.make_space()? || !is_short && is_emptied()? {
                 idle = 0;
             } else if space.leaving() > 0 {
                 self.commit_now()?;
@@ -47,13 +64,13 @@ impl Room {
                 return Err(self.holds_more(fits));
             }
         }
-        (0..CHECKPOINTS / 2).try_for_each(|_| self.checkpoint_now())
+        Ok(())
     }
 
-    fn empty_one_from(&self, first: u32) -> Result<bool> {
+    fn empty_one(&self, which: Victim) -> Result<bool> {
         let _turn = self.reclaimer.state.turn.lock();
         self.parts.frames.drop_released();
-        let emptied = self.reclaimer.reclaim_this(Victim::From(first), &mut Ahead::default())?;
+        let emptied = self.reclaimer.reclaim_this(which, &mut Ahead::default())?;
         Ok(emptied == Reclaimed::One)
     }
 

@@ -66,8 +66,8 @@ pub(crate) enum Victim {
     Queued,
     /// One whose age counts from an earlier second than this.
     Aged(u32),
-    /// One of those from this number on.
-    From(u32),
+    /// The first of those from one number up to another.
+    Within(u32, u32),
 }
 
 /// Clusters kept back for survivors of reclaim and for checkpoints, so that making room never needs

@@ -1,7 +1,7 @@
 //! The end of a device, which moves: clusters that are given back, from one of them to the last, retire when they are
 //! free; those that come are free.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::{ops::Range, sync::atomic::Ordering::Relaxed};
 
 use super::{Space, State};
 
@@ -24,12 +24,12 @@ impl End<'_> {
         self.0.seen.is_old.store(true, Relaxed);
     }
 
-    /// Free clusters from this one on retire, as far as `keep` others that are free stay unpromised. Returns how many
-    /// of them have not retired.
-    pub(crate) fn retire_from(&self, first: u32, keep: u32) -> u32 {
+    /// Those of these clusters that are free retire, as far as `keep` others that are free stay unpromised. Returns how
+    /// many of them have not retired.
+    pub(crate) fn retire(&self, these: Range<u32>, keep: u32) -> u32 {
         let mut clusters = self.0.clusters.lock();
         let mut left = 0;
-        for id in first..self.0.count() {
+        for id in these {
             let state = clusters.states[id as usize];
             if state == State::Free && clusters.free > clusters.reserved + keep {
                 clusters.set(id, State::Retired);
@@ -57,12 +57,12 @@ mod tests {
         }
         space.set_floor(8);
         // Four are free, all of those to retire: two are kept.
-        assert_eq!((space.end().retire_from(14, 2), space.available()), (4, 2));
-        assert_eq!(space.victims().pick(Victim::From(14)), Some(14));
-        assert_eq!(space.victims().pick(Victim::From(14)), Some(15));
-        assert_eq!(space.victims().pick(Victim::From(14)), None);
+        assert_eq!((space.end().retire(14..20, 2), space.available()), (4, 2));
+        assert_eq!(space.victims().pick(Victim::Within(14, 20)), Some(14));
+        assert_eq!(space.victims().pick(Victim::Within(14, 20)), Some(15));
+        assert_eq!(space.victims().pick(Victim::Within(14, 20)), None);
         [3, 4, 14, 15].into_iter().for_each(|id| space.set(id, State::Free));
-        assert_eq!((space.end().retire_from(14, 2), space.available()), (0, 2));
+        assert_eq!((space.end().retire(14..20, 2), space.available()), (0, 2));
         let granted = || space.reserve(0).then(|| space.grant(State::Busy, Site::Rest)).flatten();
         assert_eq!([granted(), granted(), granted()], [Some(3), Some(4), None]);
     }

@@ -4,8 +4,12 @@
 //! table. So a cluster is weighed when it leaves memory, and one that an opening found when it is to be emptied: from
 //! then on a grain that an entry speaks of stands for so many bytes.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::{
+    mem,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
 
+use parking_lot::Mutex;
 use picaflor_format::{cluster, frame::GRAIN};
 
 use crate::base::column::Column;
@@ -16,13 +20,24 @@ const UNWEIGHED: u64 = (GRAIN as u64) << 10;
 /// Part of a cluster for which it is emptied.
 const GAIN: u64 = 64;
 
+/// Clusters that [`Live::take_emptied`] tells of at the most: by most rules of eviction it is never called.
+const EMPTIED_MAX: usize = 1024;
+
+/// Clusters in which nothing is live any more since this was taken.
+#[derive(Default)]
+pub(super) struct Emptied {
+    pub(super) ids: Vec<u32>,
+    /// There are more.
+    pub(super) more: bool,
+}
+
 pub(crate) struct Live {
     grains: Column<AtomicU32>,
     /// Bytes for which a grain stands in each, in 1/1024; 0 where it was not weighed.
     weights: Column<AtomicU32>,
     /// Bytes of a cluster that frames and their rows can take.
     pub(crate) room: u64,
-    emptied: AtomicBool,
+    emptied: Mutex<Emptied>,
 }
 
 impl Live {
@@ -32,7 +47,7 @@ impl Live {
     pub(super) fn new(count: u32, cluster_grains: u32) -> Self {
         let zeros = || Column::new(count, AtomicU32::default);
         let room = (cluster_grains as usize * GRAIN - cluster::HEADER - cluster::TRAILER) as u64;
-        Self { grains: zeros(), weights: zeros(), room, emptied: AtomicBool::default() }
+        Self { grains: zeros(), weights: zeros(), room, emptied: Mutex::default() }
     }
 
     pub(super) fn clusters(&self) -> u32 {
@@ -53,13 +68,17 @@ impl Live {
         // Saturating: entries that outlived a damaged cluster's table are forgotten one by one, later.
         let sub = |live: u32| Some(live.saturating_sub(grains));
         if self.grains[id].fetch_update(Relaxed, Relaxed, sub).is_ok_and(|live| live <= grains) {
-            self.emptied.store(true, Relaxed);
+            let mut emptied = self.emptied.lock();
+            emptied.more |= emptied.ids.len() == EMPTIED_MAX;
+            if !emptied.more {
+                emptied.ids.push(id);
+            }
         }
     }
 
-    /// Whether nothing is live any more in one more cluster than when this was asked before.
-    pub(super) fn has_emptied(&self) -> bool {
-        self.emptied.load(Relaxed) && self.emptied.swap(false, Relaxed)
+    /// Those in which nothing is live any more since this was called before.
+    pub(super) fn take_emptied(&self) -> Emptied {
+        mem::take(&mut self.emptied.lock())
     }
 
     pub(crate) fn clear(&self, id: u32) {
@@ -95,5 +114,25 @@ impl Live {
             each => u64::from(each),
         };
         ((u64::from(self.grains(id)) * each) >> 10).min(self.room)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_emptied_is_told_once_and_not_without_end() {
+        let live = Live::new(2000, 4096);
+        (0..2000).for_each(|id| live.add(id, 2));
+        (0..2000).for_each(|id| live.sub(id, 1));
+        assert!(live.take_emptied().ids.is_empty());
+        [7, 3].into_iter().for_each(|id| live.sub(id, 1));
+        let told = live.take_emptied();
+        assert_eq!((told.ids, told.more), (vec![7, 3], false));
+        (10..2000).for_each(|id| live.sub(id, 1));
+        let told = live.take_emptied();
+        assert_eq!((told.ids.len(), told.more), (EMPTIED_MAX, true));
+        assert!(live.take_emptied().ids.is_empty());
     }
 }

@@ -2,7 +2,11 @@
 
 use std::{collections::BinaryHeap, mem};
 
-use super::{ASIDE, Clusters, Queue, Space, State, Victim, live::Live, uses::Uses};
+use super::{
+    ASIDE, Clusters, Queue, Space, State, Victim,
+    live::{Emptied, Live},
+    uses::Uses,
+};
 
 /// One search finds one of so many clusters.
 const MANY: usize = 256;
@@ -39,7 +43,7 @@ impl Victims<'_> {
             Victim::HalfEmpty => clusters.next_emptiest(&self.0.live, self.0.live.room / 2),
             Victim::Queued => clusters.next_queued(&self.0.live),
             Victim::LeastRecent => clusters.least_recent(&self.0.live, &self.0.uses),
-            Victim::From(first) => (first..count).find(|id| old(&clusters, *id)),
+            Victim::Within(first, end) => (first..end).find(|id| old(&clusters, *id)),
             Victim::Aged(second) => {
                 let start = clusters.hand;
                 (start..count).chain(0..start).find(|id| self.0.uses.since(*id) < second && old(&clusters, *id))
@@ -132,9 +136,12 @@ impl Clusters {
 
     /// The one with the least in it, if emptying it gains so many bytes.
     fn next_emptiest(&mut self, live: &Live, gain: u64) -> Option<u32> {
-        if live.has_emptied() {
+        // They come before all that were found.
+        let Emptied { mut ids, more } = live.take_emptied();
+        if more {
             self.emptiest.clear();
         }
+        self.emptiest.append(&mut ids);
         let fits = |id: u32| live.bytes(id) + gain <= live.room;
         let next = |clusters: &mut Self| {
             while let Some(id) = clusters.emptiest.pop() {
@@ -311,6 +318,17 @@ mod tests {
         assert_eq!(again, [0, 1, 2, 4]);
         let small: Vec<_> = (0..4).map(|_| reclaim(&space)).collect();
         assert_eq!(small, [12, 16, 0, 1]);
+    }
+
+    #[test]
+    fn what_was_emptied_is_the_next_victim_and_spares_a_look_at_all() {
+        let space = space(|_| true);
+        (0..10).for_each(|id| space.live.sub(id, 100 + id));
+        assert_eq!(space.victims().pick(Victim::Emptiest), Some(9));
+        let found = space.clusters.lock().emptiest.clone();
+        [15, 12].into_iter().for_each(|id| space.live.sub(id, 4000));
+        assert_eq!([0, 0].map(|_| space.victims().pick(Victim::Emptiest)), [Some(12), Some(15)]);
+        assert_eq!(space.clusters.lock().emptiest, found);
     }
 
     #[test]
