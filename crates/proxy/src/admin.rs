@@ -225,13 +225,7 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
             shown.unwrap_or_else(|(status, why)| plain(status, &why))
         }
         ("GET", "/objects") => objects(proxy, uri.query().unwrap_or_default()),
-        ("POST", "/reload") => match proxy.reload() {
-            Ok(taken) => reply(StatusCode::OK, "application/json", format!("{}\n", json!({"reloaded": taken}))),
-            Err(e) => {
-                let why = format!("{}\n", json!({"error": e.to_string()}));
-                reply(StatusCode::CONFLICT, "application/json", why)
-            }
-        },
+        ("POST", "/reload") => reload(proxy).await,
         ("PURGE", path) if path != "/purge" || uri.scheme().is_some() => {
             purge(proxy, Asked::client(&wanted(&request), request.headers())).await
         }
@@ -256,6 +250,18 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
             "here are /dashboard, /explain, /health, /map, /metrics, /object, /objects, /purge, /reload and /stats",
         ),
     }
+}
+
+/// Not on this thread: a store that grows takes its time.
+async fn reload(proxy: &Arc<Proxy>) -> Reply {
+    let reloading = proxy.clone();
+    let reloaded = tokio::task::spawn_blocking(move || reloading.reload()).await;
+    let (status, said) = match reloaded {
+        Ok(Ok(taken)) => (StatusCode::OK, json!({"reloaded": taken})),
+        Ok(Err(why)) => (StatusCode::CONFLICT, json!({"error": why.to_string()})),
+        Err(why) => (StatusCode::INTERNAL_SERVER_ERROR, json!({"error": why.to_string()})),
+    };
+    reply(status, "application/json", format!("{said}\n"))
 }
 
 /// What a scraper takes.

@@ -503,7 +503,7 @@ impl Low {
         keys.extend(self.cache.differing(&new.cache, "cache"));
         keys.extend(self.limits.differing(&new.limits, "limits"));
         keys.extend(self.log.differing(&new.log, "log"));
-        let taken = ["forward.access", "tls.certificate", "tls.min_version", "tls.http2"];
+        let taken = ["store.capacity", "forward.access", "tls.certificate", "tls.min_version", "tls.http2"];
         keys.retain(|key| !taken.contains(&key.as_str()));
         keys
     }

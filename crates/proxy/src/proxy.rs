@@ -75,7 +75,8 @@ impl Proxy {
 
     /// Takes what is new in the configuration, or nothing of it.
     pub(crate) fn reload(&self) -> Result<String, ReloadError> {
-        self.reload.take(&self.config, self.tls.as_ref(), (&self.origin_tls, &self.accounts), &self.rules)
+        let trusted = (&*self.origin_tls, &self.accounts);
+        self.reload.take(&self.config, self.tls.as_ref(), trusted, &self.rules, &self.store)
     }
 
     /// Whether a connection is to end with the next answer.

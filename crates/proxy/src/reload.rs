@@ -1,16 +1,18 @@
-//! A new configuration while the proxy runs: rules, certificates and keys, how TLS is offered, who may go where, and
-//! the files of users and of authorities by which origins and clients are trusted. Everything else is taken by a
-//! restart, and a configuration in which it has changed is refused as a whole, by the names of its keys: so what runs
-//! is always what some file said.
+//! A new configuration while the proxy runs: rules, certificates and keys, how TLS is offered, who may go where, the
+//! files of users and of authorities by which origins and clients are trusted, and a larger store. Everything else is
+//! taken by a restart, and a configuration in which it has changed is refused as a whole, by the names of its keys: so
+//! what runs is always what some file said.
 //!
-//! What is new is read and checked before anything of it is taken; connections go on with what they have.
+//! What is new is read and checked, and the store has grown, before anything of it is taken; connections go on with
+//! what they have.
 
 use std::fmt::Write as _;
 
 use parking_lot::Mutex;
+use picaflor::Store;
 
 use crate::{
-    certs::Part,
+    certs::{BadFile, Part},
     config::{self, Config, ConfigError, Low, TlsConfig},
     origin_tls::OriginTls,
     ruleset::Rules,
@@ -50,6 +52,7 @@ impl Reload {
         tls: Option<&Tls>,
         (origins, accounts): (&OriginTls, &Accounts),
         rules: &Rules,
+        store: &Store,
     ) -> Result<String, ReloadError> {
         let mut of_file = self.0.lock();
         let new = match &*of_file {
@@ -72,7 +75,15 @@ impl Reload {
         let users = Accounts::read(config.forward.users.as_deref(), access);
         let users = users.map_err(|(key, why)| ConfigError::value(&key, why))?;
         let ruled = new.as_ref().map(|new| config::rules(&new.rule, &config.cache)).transpose()?;
-        let mut taken = certificates(tls, resolved.as_ref().unwrap_or(&config.tls).as_ref())?;
+        let new_tls = resolved.as_ref().unwrap_or(&config.tls).as_ref();
+        let capacity = new.as_ref().and_then(|new| new.store.capacity);
+        let grows = of_file.as_ref().is_some_and(|(running, _)| running.store.capacity != capacity);
+        let larger = capacity.filter(|_| grows);
+        if let Some(capacity) = larger {
+            check(tls, new_tls)?;
+            store.grow(capacity.0).map_err(|why| ConfigError::value("store.capacity", why.to_string()))?;
+        }
+        let mut taken = certificates(tls, new_tls)?;
         origins.replace(trusted);
         accounts.replace(users);
         if let Some(ruled) = ruled {
@@ -83,6 +94,9 @@ impl Reload {
             };
             rules.replace(ruled);
         }
+        if let Some(capacity) = larger {
+            let _ = write!(taken, "; the store has {capacity}");
+        }
         if let (Some((running, _)), Some(new)) = (&mut *of_file, new) {
             *running = new;
         }
@@ -90,9 +104,19 @@ impl Reload {
     }
 }
 
+/// Whether certificates would do.
+fn check(tls: Option<&Tls>, new: Option<&TlsConfig>) -> Result<(), ReloadError> {
+    let read = tls.and(new).map(Tls::new).transpose().map(drop);
+    Ok(read.map_err(unfit)?)
+}
+
+fn unfit(bad: BadFile) -> ConfigError {
+    let key = if bad.part == Part::ClientCa { "tls.client_ca" } else { "tls.certificate" };
+    ConfigError::value(key, bad.why)
+}
+
 fn certificates(tls: Option<&Tls>, new: Option<&TlsConfig>) -> Result<String, ReloadError> {
     let (Some(tls), Some(new)) = (tls, new) else { return Ok("no certificates are configured".into()) };
-    let key = |part| if part == Part::ClientCa { "tls.client_ca" } else { "tls.certificate" };
-    tls.replace(new).map_err(|bad| ConfigError::value(key(bad.part), bad.why))?;
+    tls.replace(new).map_err(unfit)?;
     Ok(format!("{} certificate{} read", new.certificate.len(), if new.certificate.len() == 1 { "" } else { "s" }))
 }

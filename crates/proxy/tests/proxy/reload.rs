@@ -108,6 +108,37 @@ fn rules_that_are_read_anew_are_for_requests_from_then_on() {
 }
 
 #[test]
+fn a_configuration_read_anew_may_have_a_larger_store() {
+    let origin = Origin::constant("cache-control: max-age=60", "whole");
+    let proxy = Proxy::before(&origin.url(), "");
+    let parse = |text: &str| Low::parse("p.toml", text).unwrap();
+    let capacity = |given: &str| parse(&format!("[store]\ncapacity = \"{given}\"\n"));
+    let has = || proxy.stats()["store"]["capacity"].as_u64().unwrap();
+    let before = has();
+    let said = Arc::new(Mutex::new(parse("")));
+    let source = said.clone();
+    proxy.server().reload_from(parse(""), move || Ok(source.lock().unwrap().clone()));
+    proxy.get("/a");
+    assert!(proxy.get("/a").is_hit());
+    let larger = format!("{}MiB", (before >> 20) + 64);
+    *said.lock().unwrap() = capacity(&larger);
+    let reply = proxy.admin("POST", "/reload");
+    let text = String::from_utf8(reply.body.to_vec()).unwrap();
+    assert!(reply.status() == 200 && text.contains("the store has"), "{text}");
+    assert_eq!(has(), before + (64 << 20));
+    assert!(proxy.get("/a").is_hit());
+    for (given, why) in [("32MiB", "with fewer"), ("900TiB", "8 times")] {
+        *said.lock().unwrap() = capacity(given);
+        let refused = proxy.server().reload().unwrap_err().to_string();
+        assert!(refused.starts_with("store.capacity: ") && refused.contains(why), "{refused}");
+        assert!(refused.ends_with("; nothing was changed") && has() == before + (64 << 20), "{refused}");
+    }
+    // Said no more, it stays.
+    *said.lock().unwrap() = parse("");
+    assert!(proxy.server().reload().is_ok() && has() == before + (64 << 20));
+}
+
+#[test]
 fn a_configuration_read_anew_may_have_other_certificates_and_nothing_else() {
     let (ca, origin) = (Ca::new(), Origin::constant("cache-control: max-age=60", "whole"));
     let (served, other) = (ca.issue(&["test.example"]), ca.issue(&["test.example", "b.example"]));
