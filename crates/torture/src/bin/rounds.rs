@@ -20,7 +20,8 @@ Kills processes that use a store, with SIGKILL, on real files, and holds what is
 
 A seed sets up one store: preset, mode, 1 to 4 places, durability, threads and tasks. A child of this program opens it,
 puts, replaces, gets, deletes and flushes; it is killed while it opens, works, writes a checkpoint, reclaims or closes;
-the next child opens the same files, now and then one that only reads and audits before it, and looks at every key.
+the next child opens the same files, now and then one that only reads and audits before it, and looks at every
+key. Where stores may, some are given more bytes or fewer from life to life, or more at work.
 Every body says whose it is, and what was acknowledged is in files that outlive the child.
 
 usage: picaflor-rounds [options]

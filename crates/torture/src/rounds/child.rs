@@ -12,14 +12,15 @@ use std::{
     time::Duration,
 };
 
-use picaflor::{Durability, Error, Priority, Store};
+use picaflor::{Durability, Error, Mode, Priority, Store};
 
 use super::{
     aim::Life,
     breaks::Break,
     door::{Door, at_once},
-    log::{self, Deletes, How, Log, Phase, Record, What, Whereabouts},
+    log::{self, Deletes, How, Log, Phase, Record, Resized, What, Whereabouts},
     setup::Setup,
+    sizes::Sizes,
     wish::Wish,
     work::{WRITERS, Worker},
 };
@@ -42,10 +43,11 @@ pub fn child(folder: &Path, setup: &Setup, wish: &Wish, number: u32, read_only: 
 type Outcome = io::Result<Result<(), String>>;
 
 /// Opens the store once the system has let go of what the killed process had open.
-fn open(folder: &Path, setup: &Setup, sabotage: Break, read_only: bool) -> Result<Store, String> {
-    let options = || {
+fn open(folder: &Path, setup: &Setup, sabotage: Break, capacity: u64, read_only: bool) -> Result<Store, String> {
+    let mut capacity = capacity;
+    let options = |capacity| {
         let mut options = setup.options(folder)?;
-        options.read_only = read_only;
+        (options.read_only, options.capacity) = (read_only, capacity);
         if sabotage == Break::EarlyAcks {
             (options.durability, options.delete_count) = (Durability::None, 1000);
             options.delete_time = Duration::from_secs(3600);
@@ -53,7 +55,9 @@ fn open(folder: &Path, setup: &Setup, sabotage: Break, read_only: bool) -> Resul
         Store::open(options)
     };
     for _ in 0..1000 {
-        match options() {
+        match options(capacity) {
+            // It has more than would fit, and stays as it is.
+            Err(Error::Option { name: "capacity", .. }) if setup.mode == Mode::Store && capacity > 0 => capacity = 0,
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::ResourceBusy => {
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -61,6 +65,21 @@ fn open(folder: &Path, setup: &Setup, sabotage: Break, read_only: bool) -> Resul
         }
     }
     Err("the files of a killed process stay locked".into())
+}
+
+/// Bytes of the store's files.
+fn bytes(folder: &Path, setup: &Setup) -> u64 {
+    setup.paths(folder).iter().filter_map(|path| Some(path.metadata().ok()?.len())).sum()
+}
+
+/// Gives a store at work what this life has for it, if that is more.
+fn grow(store: &Store, sizes: Sizes, log: &mut Log) -> Outcome {
+    let Some(capacity) = sizes.at_work.filter(|capacity| *capacity > store.stats().capacity) else { return Ok(Ok(())) };
+    let growing = Record::begun(What::Resize, Resized::GrownAtWork as u32, 0);
+    let at = log.add(&growing)?;
+    let grown = store.grow(capacity);
+    log.end(at, &growing.ended(if grown.is_ok() { How::Done } else { How::Failed }))?;
+    Ok(grown.map_err(|error| format!("the store does not grow: {error}")))
 }
 
 /// Says that the store is open, and what came of what was there.
@@ -75,7 +94,7 @@ fn told_open(folder: &Path, log: &mut Log, life: u32, store: &Store) -> io::Resu
 /// Looks at every key of a store that is opened read-only, and audits it.
 fn audit(folder: &Path, setup: &Setup, wish: &Wish, number: u32) -> Outcome {
     let mut log = Log::create(folder, number, KEEPER)?;
-    let store = match open(folder, setup, Break::None, true) {
+    let store = match open(folder, setup, Break::None, 0, true) {
         Ok(store) => store,
         Err(why) => return Ok(Err(format!("read-only: {why}"))),
     };
@@ -145,10 +164,17 @@ fn live(folder: &Path, setup: &Setup, wish: &Wish, number: u32) -> Outcome {
     let tell = |phase| Whereabouts { phase, ..Whereabouts::default() }.tell(&file);
     let mut log = Log::create(folder, number, KEEPER)?;
     tell(Phase::Opening)?;
-    let store = match open(folder, setup, wish.sabotage, false) {
+    let sizes = Sizes::of(setup, number);
+    let had = bytes(folder, setup);
+    let store = match open(folder, setup, wish.sabotage, sizes.opening, false) {
         Ok(store) => store,
         Err(why) => return Ok(Err(why)),
     };
+    let has = bytes(folder, setup);
+    if had > 0 && had != has {
+        let how = if has < had { Resized::Shrunk } else { Resized::Grown };
+        log.add(&Record::begun(What::Resize, how as u32, 0).ended(How::Done))?;
+    }
     tell(Phase::Looking)?;
     let used = use_store(folder, setup, wish, number, &store, (&file, &mut log))?;
     if used.is_err() {
@@ -218,7 +244,9 @@ fn use_store(
         if !life.apart {
             at_once(look(&mut looker, setup))?;
         }
-        std::thread::sleep(life.work);
+        std::thread::sleep(life.work / 2);
+        let grown = grow(store, Sizes::of(setup, number), log)?;
+        std::thread::sleep(life.work / 2);
         stop.store(true, Relaxed);
         let mut ends = Vec::new();
         ends.extend(threads.into_iter().map(|thread| thread.join().map_err(|_| "a thread of the child panicked")));
@@ -231,6 +259,6 @@ fn use_store(
                 Err(why) => return Ok(Err(why.to_owned())),
             }
         }
-        Ok(Ok(()))
+        Ok(grown)
     })
 }

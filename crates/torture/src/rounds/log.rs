@@ -43,11 +43,34 @@ pub(super) enum What {
     Bad,
     /// The store is open.
     Open,
+    /// It has another size: as this key says, the number of a [`Resized`].
+    Resize,
+}
+
+/// How a store came to have another size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Resized {
+    /// Opened with fewer bytes.
+    Shrunk,
+    /// Opened with more.
+    Grown,
+    /// Given more at work.
+    GrownAtWork,
 }
 
 impl What {
-    const ALL: [Self; 8] =
-        [Self::Put, Self::Delete, Self::Flush, Self::Close, Self::Group, Self::Get, Self::Bad, Self::Open];
+    const ALL: [Self; 9] = [
+        Self::Put,
+        Self::Delete,
+        Self::Flush,
+        Self::Close,
+        Self::Group,
+        Self::Get,
+        Self::Bad,
+        Self::Open,
+        Self::Resize,
+    ];
 }
 
 /// How it came out.

@@ -22,6 +22,7 @@ mod proxied;
 mod series;
 mod serve;
 mod setup;
+mod sizes;
 mod soak;
 mod spells;
 mod tally;

@@ -192,7 +192,8 @@ impl Series<'_> {
                 What::Put | What::Delete | What::Group => deeds.entry(record.key).or_default().push(*record),
                 What::Get => looks.entry(record.key).or_default().push(*record),
                 What::Open => self.opened(how, record),
-                What::Bad | What::Flush | What::Close => {}
+                What::Resize if record.how == How::Done => self.tally.resized[record.key as usize] += 1,
+                What::Bad | What::Flush | What::Close | What::Resize => {}
             }
             self.tally.done += u64::from(record.how == How::Done && !matches!(record.what, What::Get | What::Open));
             self.tally.full += u64::from(record.how == How::Full && record.what == What::Put);

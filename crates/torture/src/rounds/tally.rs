@@ -57,6 +57,8 @@ pub struct Rounds {
     pub audits: u64,
     /// Excuse: of these, openings before any child had made the store.
     pub unmade: u64,
+    /// Stores that were opened with fewer bytes, opened with more, given more at work.
+    pub resized: [u64; 3],
     /// Puts, deletes and flushes that were acknowledged.
     pub done: u64,
     /// Of these, durable when the child died.
@@ -109,6 +111,7 @@ impl Rounds {
             *self.kills.entry(name).or_default() += count;
         }
         self.faults.extend(other.faults);
+        self.resized.iter_mut().zip(other.resized).for_each(|(sum, more)| *sum += more);
         let pairs = [
             (&mut self.stores, other.stores),
             (&mut self.ended, other.ended),
@@ -139,12 +142,16 @@ impl fmt::Display for Rounds {
         let kills: Vec<_> = self.kills.iter().map(|(name, count)| format!("{count} {name}")).collect();
         writeln!(
             f,
-            "{} kills on {} stores ({}), {} children ended before; {} read-only openings with an audit",
+            "{} kills on {} stores ({}), {} children ended before; {} read-only openings with an audit; \
+             {} times shrunk, {} times grown, {} times at work",
             self.killed(),
             self.stores,
             kills.join(", "),
             self.ended,
-            self.audits
+            self.audits,
+            self.resized[0],
+            self.resized[1],
+            self.resized[2]
         )?;
         writeln!(
             f,
