@@ -17,8 +17,10 @@ use clap::{Parser, builder::PossibleValuesParser};
 /// Environment variable that makes a process a worker.
 pub(crate) const JOB: &str = "BENCH_ENGINE_JOB";
 
-const WORKS: [&str; 13] =
-    ["load", "get", "zipf", "churn", "cache", "full", "near", "delete", "large", "durable", "reopen", "warm", "put"];
+const WORKS: [&str; 14] = [
+    "load", "get", "zipf", "churn", "cache", "full", "near", "tails", "delete", "large", "durable", "reopen", "warm",
+    "put",
+];
 
 /// Puts picaflor beside other engines and writes a report.
 #[derive(Parser, Debug)]

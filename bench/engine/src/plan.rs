@@ -265,6 +265,14 @@ impl<'a> Bench<'a> {
             job.config.capacity = (self.total / 9 * 10).max(LEAST_CAPACITY);
             self.measure("store at 90% live, objects replaced", &job, round)?;
         }
+        if wants("tails") && engine.starts_with(OURS) && engines::evicts(engine) {
+            clear(folder)?;
+            let mut job = self.job(engine, folder, Work::Tails);
+            (job.profile, job.objects, job.door) = (Profile::Tiny, self.arguments.small, None);
+            job.config.memory = SMALL_MEMORY + job.objects * 16;
+            job.config.capacity = (job.objects * 320 + self.total).next_multiple_of(64 << 20).max(LEAST_CAPACITY);
+            self.measure("gets while a checkpoint is written", &job, round)?;
+        }
         if wants("durable") {
             for writers in [1, 8] {
                 clear(folder)?;

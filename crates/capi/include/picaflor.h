@@ -47,7 +47,7 @@ extern "C" {
 #endif
 
 /* Number of the interface that this header describes. */
-#define PICAFLOR_INTERFACE 4
+#define PICAFLOR_INTERFACE 5
 
 /* A store that is open. */
 typedef struct picaflor_store picaflor_store;
@@ -299,6 +299,12 @@ int picaflor_run_daemon(picaflor_store *store, uint32_t daemon, uint64_t most);
 
 /* Returns when everything written and deleted before is durable. */
 int picaflor_flush(picaflor_store *store);
+
+/*
+ * Gives a store at work so many bytes in all, as `capacity` does where it is opened; it has them durably when this
+ * returns. PICAFLOR_OPTION for what it cannot have, fewer than it has among that. Since interface 5.
+ */
+int picaflor_grow(picaflor_store *store, uint64_t capacity);
 
 /* What opening found, kept and dropped, and why; belongs to the store. Null for null. */
 const char *picaflor_receipt(const picaflor_store *store);

@@ -29,10 +29,10 @@ pub use object::{
 };
 pub use options::{COptions, CWriteOptions};
 pub use store::{
-    CStore, picaflor_close, picaflor_collocate, picaflor_delete, picaflor_flush, picaflor_hate, picaflor_interface,
-    picaflor_invalidate, picaflor_lookup, picaflor_love, picaflor_neither, picaflor_open, picaflor_receipt,
-    picaflor_run_daemon, picaflor_set_checkpoint, picaflor_set_page, picaflor_version,
+    CStore, picaflor_close, picaflor_collocate, picaflor_delete, picaflor_flush, picaflor_grow, picaflor_hate,
+    picaflor_interface, picaflor_invalidate, picaflor_lookup, picaflor_love, picaflor_neither, picaflor_open,
+    picaflor_receipt, picaflor_run_daemon, picaflor_set_checkpoint, picaflor_set_page, picaflor_version,
 };
 
 /// Number of the interface: the header's `PICAFLOR_INTERFACE`. It grows when something is added.
-pub const INTERFACE: u32 = 4;
+pub const INTERFACE: u32 = 5;

@@ -244,6 +244,19 @@ pub unsafe extern "C" fn picaflor_flush(store: *const CStore) -> c_int {
     })
 }
 
+/// Gives a store at work so many bytes in all.
+///
+/// # Safety
+/// As `picaflor.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn picaflor_grow(store: *const CStore, capacity: u64) -> c_int {
+    guard(|| {
+        // SAFETY: a live handle.
+        let store = unsafe { raw::handle("store", store)? };
+        Ok(store.store.grow(capacity)?)
+    })
+}
+
 /// What opening kept and dropped, in words; null for a null handle.
 ///
 /// # Safety

@@ -91,6 +91,10 @@ pub(crate) trait Engine: Send + Sync {
     fn taken(&self) -> Result<Option<u64>> {
         Ok(None)
     }
+    /// Bytes of checkpoints that were written, where the engine says.
+    fn checkpointed(&self) -> Option<u64> {
+        None
+    }
     /// Memory in use, where the engine says.
     fn memory(&self) -> Option<OwnCount> {
         None

@@ -114,6 +114,10 @@ impl Engine for Picaflor {
         Ok(self.store.flush()?)
     }
 
+    fn checkpointed(&self) -> Option<u64> {
+        Some(self.store.stats().counts.checkpoint_bytes)
+    }
+
     fn memory(&self) -> Option<OwnCount> {
         let stats = self.store.stats();
         Some(OwnCount { index: stats.index_bytes, all: stats.memory_used })

@@ -13,6 +13,7 @@ mod near;
 mod probe;
 pub(crate) mod reopen;
 mod site;
+mod tails;
 mod warm;
 mod zipf;
 
@@ -41,6 +42,8 @@ pub(crate) enum Work {
     Full { writers: usize, readers: usize },
     /// Replace objects of a store near full.
     Near,
+    /// Get while checkpoints are written, and while none is.
+    Tails,
     /// Put everything, then delete it.
     Delete,
     /// Put large objects, then read them from the device.
@@ -113,6 +116,7 @@ pub(crate) fn run(job: &Job) -> Result<()> {
         Work::Zipf { threads, fill } => zipf::run(&*open()?, &data, job, threads, fill)?,
         Work::Full { writers, readers } => full::run(&*open()?, &data, job, writers, readers)?,
         Work::Near => near::run(&*open()?, &data, job)?,
+        Work::Tails => tails::run(&*open()?, &data, job)?,
         Work::Delete => delete::run(&*open()?, &data, job)?,
         Work::Large => large::run(&*open()?, &data, job)?,
         Work::Churn { age } => churn::run(&*open()?, &data, job, age)?,

@@ -232,6 +232,8 @@ static void daemons(const char *path)
     options.daemons = PICAFLOR_DAEMONS_BY_CALL;
     CHECK(picaflor_open(path, &options, &store) == PICAFLOR_OK);
     CHECK(picaflor_run_daemon(store, PICAFLOR_RUN_PACK, 0) == PICAFLOR_ABSENT);
+    CHECK(picaflor_grow(store, 1 << 16) == PICAFLOR_OPTION && strstr(picaflor_error_text(), "opened with fewer"));
+    CHECK(picaflor_grow(store, 2 * options.capacity) == PICAFLOR_OK && picaflor_grow(NULL, 0) == PICAFLOR_INVALID);
     for (i = 0; i < 100; i++) {
         snprintf(key, sizeof key, "object %" PRIu32, i);
         put(store, key, 3000, i, NULL);

@@ -197,7 +197,12 @@ fn keeper(volume: &Arc<Volume>) {
             volume.batch.issue_due_reads();
         }
         volume.frames.drop_released();
+        let began = shared.clock.now_nanos();
         let worked = !shared.options.read_only && matches!(volume.room.checkpoint_step(), Ok(true));
+        if worked && !is_quiet(shared) {
+            // Gets that need the device and a processor have both half of the time.
+            std::thread::sleep(Duration::from_nanos(shared.clock.now_nanos() - began));
+        }
         let presses = volume.scrubber.is_warming() || volume.scrubber.recovers_in_steps();
         let quiet = is_quiet(shared);
         let more = !volume.scrubber.is_done() && (quiet || presses) && volume.scrubber.step();

@@ -94,7 +94,7 @@ impl NoCluster {
     }
 }
 
-/// Segments copied in one slice.
+/// Segments copied in one slice at the most, which ends when it has written.
 const SLICE: u32 = 64;
 
 /// How long nothing is written before a checkpoint is taken early, for what a crash then costs is only time.
@@ -356,12 +356,13 @@ impl Checkpointer {
     /// Copies a slice of segments. True when all are copied.
     fn advance(&self, running: &mut Running) -> Result<bool> {
         let segments = self.parts.catalog.images().count();
-        let end = (running.next_segment + SLICE).min(segments);
-        for segment in running.next_segment..end {
+        let (end, written) = ((running.next_segment + SLICE).min(segments), running.parts.len());
+        while running.next_segment < end && running.parts.len() == written {
+            let segment = running.next_segment;
             self.push_image(running, segment, &self.parts.catalog.images().get(segment))?;
+            running.next_segment += 1;
         }
-        running.next_segment = end;
-        if end < segments {
+        if running.next_segment < segments {
             return Ok(false);
         }
         self.push_image(running, PAGES, &self.parts.residents.pages.image())?;
