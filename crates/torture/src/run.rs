@@ -24,6 +24,8 @@ use crate::{
 const CRASHES_IN_A_ROW: u32 = 6;
 /// Refused operations after which a failed store is taken down and opened again.
 const PATIENCE: u32 = 12;
+/// Lives that are closed at once, one after the other.
+const HURRIES: u32 = 12;
 
 /// Runs these operations of a plan.
 ///
@@ -348,7 +350,12 @@ impl Run<'_> {
             }
             Err(_) if crashed => {}
             Err(error) if self.plan.is_honest() => return Err(self.violation("a close", error.to_string()).into()),
-            Err(_) => return self.crash(),
+            Err(error) => {
+                if tracing() {
+                    println!("       not closed: {error}");
+                }
+                return self.crash();
+            }
         }
         if crashed {
             return self.crash();
@@ -384,9 +391,12 @@ impl Run<'_> {
         }
         self.begin()?;
         self.scarred = self.damaged;
-        if !clean && self.plan.hurried {
+        // One that is damaged may refuse to close for ever.
+        if !clean && self.plan.hurried && self.hurries < HURRIES {
+            self.hurries += 1;
             return self.reopen(None);
         }
+        self.hurries = 0;
         if wounded && clean || self.dice.percent(70) {
             self.sweep()?;
             self.check_receipt()?;

@@ -83,6 +83,8 @@ pub(crate) struct Run<'a> {
     pub(crate) doubtful: bool,
     /// The store has lived with that damage.
     pub(crate) scarred: bool,
+    /// Lives in a row that were closed at once.
+    pub(crate) hurries: u32,
     /// Failed calls in this life.
     pub(crate) errors: u32,
     /// The receipt of this opening was not asked for yet.
@@ -129,6 +131,7 @@ impl<'a> Run<'a> {
             damaged: false,
             doubtful: false,
             scarred: false,
+            hurries: 0,
             errors: 0,
             receipt_due: false,
             losses: Vec::new(),

@@ -55,9 +55,12 @@ impl Room {
         if self.empty_aged()? {
             return Ok(true);
         }
-        if clean + leaving >= target && !index_high {
+        let half = self.reclaimer.clean_ahead() / 2;
+        // Puts that wait get half of it at once: with less they are held up more often, with more for longer.
+        let is_starved = clean <= self.reclaimer.appender.kept_from_puts() && leaving >= half.max(1);
+        if clean + leaving >= target && !index_high || is_starved {
             // One commit frees several clusters, so it waits for them, or for one that is made anyway.
-            let due = leaving > 0 && clean < target - self.reclaimer.clean_ahead() / 2;
+            let due = leaving > 0 && clean < target - half;
             if due {
                 self.commit_now()?;
             }

@@ -7,7 +7,10 @@ use std::{
     collections::VecDeque,
     future::poll_fn,
     io,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::atomic::{
+        AtomicU64,
+        Ordering::{Relaxed, SeqCst},
+    },
     task::{Poll, Waker},
     time::Duration,
 };
@@ -29,6 +32,8 @@ pub(crate) struct FlushQueue {
     work: Condvar,
     /// A write was done, a buffer or clean space came free, or something was enqueued that is waited for.
     pub(crate) changed: Condvar,
+    /// How often it was.
+    changes: AtomicU64,
     /// Bytes of buffers that are open, queued or in flight.
     pub(crate) unwritten: AtomicU64,
     /// Clock nanoseconds by which the next commit is due; `u64::MAX` when nothing is volatile.
@@ -87,6 +92,7 @@ impl FlushQueue {
             state: Mutex::default(),
             work: Condvar::new(),
             changed: Condvar::new(),
+            changes: AtomicU64::new(0),
             unwritten: AtomicU64::new(0),
             deadline: AtomicU64::new(u64::MAX),
             volatile_puts: AtomicU64::new(0),
@@ -111,7 +117,19 @@ impl FlushQueue {
     /// Wakes the writers.
     pub(crate) fn wake_writers(&self) {
         self.work.notify_all();
+        self.notify_changed();
+    }
+
+    /// Under the lock, so that a waiter sees the new number or is asleep.
+    fn notify_changed(&self) {
+        self.changes.fetch_add(1, SeqCst);
+        drop(self.state.lock());
         self.changed.notify_all();
+    }
+
+    /// How often anything changed that a put may wait for: to be asked before the put looks for it.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(SeqCst)
     }
 
     pub(crate) fn unwritten_bytes(&self) -> u64 {
@@ -160,10 +178,12 @@ impl FlushQueue {
         }
     }
 
-    /// Waits for any change, as long as `time` at most: for puts that found no buffer.
-    pub(crate) fn wait_for_change(&self, time: Duration) {
+    /// Waits for any change behind these, as long as `time` at most: for puts that found no buffer.
+    pub(crate) fn wait_for_change(&self, seen: u64, time: Duration) {
         let mut state = self.state.lock();
-        self.changed.wait_for(&mut state, time);
+        if self.changes() == seen {
+            self.changed.wait_for(&mut state, time);
+        }
     }
 
     /// Whether fewer bytes than this wait for the device.
@@ -182,14 +202,15 @@ impl FlushQueue {
         wait
     }
 
-    /// Returns at the next change, or when the flusher looks round; for tasks that found no clean space.
-    pub(crate) async fn next_change(&self) {
+    /// Returns at the next change behind these, or when the flusher looks round; for tasks that found no clean space.
+    pub(crate) async fn next_change(&self, seen: u64) {
         let mut waits = false;
         poll_fn(|context| {
-            if std::mem::replace(&mut waits, true) {
+            let mut state = self.state.lock();
+            if std::mem::replace(&mut waits, true) || self.changes() != seen {
                 return Poll::Ready(());
             }
-            self.state.lock().wakers.push(context.waker().clone());
+            state.wakers.push(context.waker().clone());
             Poll::Pending
         })
         .await;
@@ -212,7 +233,29 @@ impl FlushQueue {
 
     /// Wakes the waiters for a buffer or clean space.
     pub(crate) fn wake(&self) {
-        self.changed.notify_all();
+        self.notify_changed();
         self.wake_tasks();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_before_the_wait_is_not_waited_for() {
+        let queue = FlushQueue::new();
+        for change in [FlushQueue::wake, FlushQueue::wake_writers] {
+            let seen = queue.changes();
+            change(&queue);
+            // Else for an hour.
+            queue.wait_for_change(seen, Duration::from_secs(3600));
+            let mut next = std::pin::pin!(queue.next_change(seen));
+            let polled = next.as_mut().poll(&mut std::task::Context::from_waker(Waker::noop()));
+            assert_eq!(polled, Poll::Ready(()));
+        }
+        let seen = queue.changes();
+        queue.wait_for_change(seen, Duration::from_millis(1));
+        assert_eq!(queue.changes(), seen);
     }
 }

@@ -104,11 +104,19 @@ impl Insertion {
     }
 }
 
+/// What a try was blocked by.
+struct NoRoom {
+    volume: Arc<Volume>,
+    blocked: Blocked,
+    /// What had changed there before the try.
+    seen: u64,
+}
+
 /// What one try came to.
 enum Step {
     Inserted(Inserted),
     /// There was no room in this volume.
-    Blocked(Arc<Volume>, Blocked),
+    Blocked(NoRoom),
 }
 
 /// What became of an object that was to be framed.
@@ -132,9 +140,9 @@ impl Store {
         loop {
             match self.try_insert(&mut insertion, hash, parts)? {
                 Step::Inserted(framed) => return Ok(framed),
-                Step::Blocked(volume, blocked) => {
-                    let made = self.make_room(&volume, blocked)?;
-                    self.judge_wait(&mut insertion, made, &volume, blocked, parts)?;
+                Step::Blocked(found) => {
+                    let made = self.make_room(&found)?;
+                    self.judge_wait(&mut insertion, made, &found, parts)?;
                 }
             }
         }
@@ -164,9 +172,9 @@ impl Store {
             };
             match step {
                 Step::Inserted(framed) => return Ok(framed),
-                Step::Blocked(volume, blocked) => {
-                    let made = self.make_room_async(&volume, blocked).await?;
-                    self.judge_wait(&mut insertion, made, &volume, blocked, &own.parts())?;
+                Step::Blocked(found) => {
+                    let made = self.make_room_async(&found).await?;
+                    self.judge_wait(&mut insertion, made, &found, &own.parts())?;
                 }
             }
         }
@@ -216,8 +224,7 @@ impl Store {
         &self,
         insertion: &mut Insertion,
         made: bool,
-        volume: &Volume,
-        blocked: Blocked,
+        &NoRoom { ref volume, blocked, .. }: &NoRoom,
         parts: &Parts<'_>,
     ) -> Result<()> {
         let now = self.shared().clock.now_nanos();
@@ -234,7 +241,7 @@ impl Store {
     fn try_insert(&self, insertion: &mut Insertion, hash: KeyHash, parts: &Parts<'_>) -> Result<Step> {
         let shared = self.shared();
         loop {
-            let (volume, blocked) = {
+            let (volume, blocked, seen) = {
                 let _stripe = self.lock_key(hash);
                 let volume = Arc::clone(self.destination(hash, parts));
                 let class = Self::class(&volume, parts.kind, parts.options);
@@ -252,6 +259,7 @@ impl Store {
                 let draft = parts.draft(hash, (generation, server), insertion.payload_crc);
                 let old = own.as_ref().map(|own| own.entry);
                 let purpose = parts.cluster.map_or(Purpose::Put, |promised| Purpose::Run(promised.id));
+                let seen = volume.log.queue.changes();
                 match volume.append(&draft, class, beside, old, purpose)? {
                     Ok(()) => {
                         parts.cluster.into_iter().for_each(Promised::is_filled);
@@ -270,7 +278,7 @@ impl Store {
                     }
                     // A buffer was retired, or a cluster read in, at this very moment.
                     Err(Blocked::Moved) => continue,
-                    Err(blocked) => (volume, blocked),
+                    Err(blocked) => (volume, blocked, seen),
                 }
             };
             let blocked = match blocked {
@@ -302,7 +310,7 @@ impl Store {
             // lets some leave, and at the end there are none.
             let compacts = blocked == Blocked::Space && volume.catalog.places.is_none();
             insertion.rounds += u64::from(compacts && shared.options.daemons == Daemons::Manual);
-            return Ok(Step::Blocked(volume, blocked));
+            return Ok(Step::Blocked(NoRoom { volume, blocked, seen }));
         }
     }
 
@@ -363,15 +371,15 @@ impl Store {
     }
 
     /// Does or awaits what a blocked put needs. False if there is nothing that would help.
-    fn make_room(&self, volume: &Arc<Volume>, blocked: Blocked) -> Result<bool> {
+    fn make_room(&self, &NoRoom { ref volume, blocked, seen }: &NoRoom) -> Result<bool> {
         match (blocked, self.shared().options.daemons) {
             (Blocked::Buffers, Daemons::Threads) => {
-                volume.log.queue.wait_for_change(Duration::from_millis(20));
+                volume.log.queue.wait_for_change(seen, Duration::from_millis(20));
                 Ok(true)
             }
             (Blocked::Space, Daemons::Threads) if self.mode() == Mode::Cache => {
                 volume.room.reclaimer.state.wake();
-                volume.log.queue.wait_for_change(Duration::from_millis(5));
+                volume.log.queue.wait_for_change(seen, Duration::from_millis(5));
                 Ok(true)
             }
             // A store compacts here, so that `Full` is said only when compaction would gain nothing.
@@ -380,10 +388,11 @@ impl Store {
     }
 
     /// As [`Store::make_room`] for tasks.
-    async fn make_room_async(&self, volume: &Arc<Volume>, blocked: Blocked) -> Result<bool> {
+    async fn make_room_async(&self, found: &NoRoom) -> Result<bool> {
         if self.shared().options.daemons == Daemons::Manual {
-            return self.make_room(volume, blocked);
+            return self.make_room(found);
         }
+        let &NoRoom { ref volume, blocked, seen } = found;
         match blocked {
             Blocked::Moved | Blocked::Staging => {}
             Blocked::Buffers if !volume.log.queue.has_room(volume.appender.unwritten_max()) => {
@@ -397,10 +406,10 @@ impl Store {
                 .await;
             }
             // No slot is free.
-            Blocked::Buffers => volume.log.queue.next_change().await,
+            Blocked::Buffers => volume.log.queue.next_change(seen).await,
             Blocked::Space if self.mode() == Mode::Cache => {
                 volume.room.reclaimer.state.wake();
-                volume.log.queue.next_change().await;
+                volume.log.queue.next_change(seen).await;
             }
             Blocked::Space => {
                 let volume = Arc::clone(volume);
