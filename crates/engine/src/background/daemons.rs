@@ -201,7 +201,7 @@ fn keeper(volume: &Arc<Volume>) {
         let worked = !shared.options.read_only && matches!(volume.room.checkpoint_step(), Ok(true));
         if worked && !is_quiet(shared) {
             // Gets that need the device and a processor have both half of the time.
-            std::thread::sleep(Duration::from_nanos(shared.clock.now_nanos() - began));
+            std::thread::sleep(Duration::from_nanos(shared.clock.now_nanos() - began).min(POLITENESS));
         }
         let presses = volume.scrubber.is_warming() || volume.scrubber.recovers_in_steps();
         let quiet = is_quiet(shared);
