@@ -6,10 +6,10 @@
 //! What is new is read and checked, and the store has grown, before anything of it is taken; connections go on with
 //! what they have.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, io};
 
 use parking_lot::Mutex;
-use picaflor::Store;
+use picaflor::{Error, Store};
 
 use crate::{
     certs::{BadFile, Part},
@@ -81,7 +81,7 @@ impl Reload {
         let larger = capacity.filter(|_| grows);
         if let Some(capacity) = larger {
             check(tls, new_tls)?;
-            store.grow(capacity.0).map_err(|why| ConfigError::value("store.capacity", why.to_string()))?;
+            store.grow(capacity.0).map_err(|why| ConfigError::value("store.capacity", not_grown(why)))?;
         }
         let mut taken = certificates(tls, new_tls)?;
         origins.replace(trusted);
@@ -108,6 +108,14 @@ impl Reload {
 fn check(tls: Option<&Tls>, new: Option<&TlsConfig>) -> Result<(), ReloadError> {
     let read = tls.and(new).map(Tls::new).transpose().map(drop);
     Ok(read.map_err(unfit)?)
+}
+
+fn not_grown(why: Error) -> String {
+    match why {
+        Error::Option { why, .. } => why,
+        Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => format!("{source}; give less"),
+        why => why.to_string(),
+    }
 }
 
 fn unfit(bad: BadFile) -> ConfigError {

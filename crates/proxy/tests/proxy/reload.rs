@@ -131,6 +131,7 @@ fn a_configuration_read_anew_may_have_a_larger_store() {
         *said.lock().unwrap() = capacity(given);
         let refused = proxy.server().reload().unwrap_err().to_string();
         assert!(refused.starts_with("store.capacity: ") && refused.contains(why), "{refused}");
+        assert_eq!(refused.matches("capacity: ").count(), 1, "{refused}");
         assert!(refused.ends_with("; nothing was changed") && has() == before + (64 << 20), "{refused}");
     }
     // Said no more, it stays.
