@@ -65,7 +65,7 @@ impl Load<'_> {
             let share = watching.join().expect("the watch panicked")?;
             ensure!(without.wrong + during.wrong == 0, "gets returned bytes of something else");
             let micros = |seen: &Seen, quantile| seen.latency.value_at_quantile(quantile) as f64;
-            let (quiet, busy) = (micros(&without, 0.999), micros(&during, 0.999));
+            let (quiet, busy) = (micros(&without, 0.999).max(1.0), micros(&during, 0.999));
             Ok(Figures::from([
                 ("0 puts/s".into(), puts as f64 / time.as_secs_f64()),
                 ("1 gets/s".into(), (without.gets() + during.gets()) as f64 / time.as_secs_f64()),
