@@ -116,14 +116,9 @@ impl FlushQueue {
 
     /// Wakes the writers.
     pub(crate) fn wake_writers(&self) {
-        self.work.notify_all();
-        self.notify_changed();
-    }
-
-    /// Under the lock, so that a waiter sees the new number or is asleep.
-    fn notify_changed(&self) {
+        // Before the lock is taken: a waiter sees the new number, or is asleep.
         self.changes.fetch_add(1, SeqCst);
-        drop(self.state.lock());
+        self.wake_flusher();
         self.changed.notify_all();
     }
 
@@ -233,8 +228,10 @@ impl FlushQueue {
 
     /// Wakes the waiters for a buffer or clean space.
     pub(crate) fn wake(&self) {
-        self.notify_changed();
+        // As for the writers.
+        self.changes.fetch_add(1, SeqCst);
         self.wake_tasks();
+        self.changed.notify_all();
     }
 }
 

@@ -105,6 +105,14 @@ impl Log {
         Ok(())
     }
 
+    /// Writes both superblocks, with another size: neither must say alone how large the place is.
+    ///
+    /// # Errors
+    /// As [`Log::write_superblock`].
+    pub(crate) fn write_size(&self, capacity: u64) -> Result<()> {
+        (0..2).try_for_each(|_| self.write_superblock(|block| *block = block.resized(capacity)))
+    }
+
     /// Whether the store was closed, and the device may be another's.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.commits.failure(), Some(Error::Closed))

@@ -100,9 +100,7 @@ pub(crate) fn grow_at_work(shared: &Shared, volumes: &[Arc<Volume>], capacity: u
     for Growing { number, block, clusters } in growing(places(), &options)? {
         let Volume { medium, log, residents, space, .. } = &*volumes[number];
         medium.device.grow(block.capacity).map_err(|error| not_given(&medium.place, &block, error))?;
-        for _ in 0..2 {
-            log.write_superblock(|now| *now = now.resized(block.capacity))?;
-        }
+        log.write_size(block.capacity)?;
         let by = clusters - medium.map().cluster_count();
         shared.index_bytes.fetch_add(u64::from(by) * validate::bytes_per_cluster(&options), Relaxed);
         residents.classes.lengthen(by, Default::default);

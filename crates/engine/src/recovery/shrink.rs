@@ -39,10 +39,7 @@ pub(crate) fn shrink(volumes: &[Arc<Volume>], fewer: &[Option<u64>]) -> Result<(
     let closed = volumes.iter().fold(emptied, |result, volume| result.and(volume.close()));
     let shrunk = closed.and_then(|()| {
         fewer().try_for_each(|(volume, capacity)| {
-            // Both of the two: neither must say alone how large it is.
-            for _ in 0..2 {
-                volume.log.write_superblock(|block| *block = block.resized(capacity))?;
-            }
+            volume.log.write_size(capacity)?;
             let place = &volume.medium.place;
             let shrunk = volume.medium.device.shrink(capacity);
             shrunk.map_err(|error| Error::io(format!("{place}: giving back what is beyond {capacity} bytes"), error))

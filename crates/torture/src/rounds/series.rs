@@ -195,7 +195,8 @@ impl Series<'_> {
                 What::Resize if record.how == How::Done => self.tally.resized[record.key as usize] += 1,
                 What::Bad | What::Flush | What::Close | What::Resize => {}
             }
-            self.tally.done += u64::from(record.how == How::Done && !matches!(record.what, What::Get | What::Open));
+            self.tally.done +=
+                u64::from(record.how == How::Done && !matches!(record.what, What::Get | What::Open | What::Resize));
             self.tally.full += u64::from(record.how == How::Full && record.what == What::Put);
             self.tally.refused += u64::from(record.how == How::Refused);
         }
