@@ -4,7 +4,7 @@
 use std::{fs, path::Path};
 
 use picaflor_lab::{
-    age::{self, Aged, Case, Kind, Request, Spec, Start},
+    age::{self, Aged, Case, Kind, Medium, Request, Spec, Start},
     reproduce::{How, reproduce},
 };
 
@@ -182,6 +182,41 @@ fn marks_and_the_file_system_s_own_word_agree() {
 }
 
 #[test]
+fn objects_lie_on_compressed_memory_where_they_lie_in_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let on = |kind, on| Spec { volumes: vec![64 << 20], on, ..small(kind) }.cases().unwrap().remove(0);
+    let zram = on(Kind::PicaflorStore, Medium::Zram);
+    if let Err(why) = age::check(std::slice::from_ref(&zram), folder.path(), &[]) {
+        return assert!(why.to_string().contains("needs root and the kernel's zram"), "{why}");
+    }
+    // What a run left that was killed: a device, and a folder with its number.
+    let number = fs::read_to_string("/sys/class/zram-control/hot_add").unwrap();
+    let left = folder.path().join(format!("picaflor-lab-age-{}-left", u32::MAX));
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join("zram"), &number).unwrap();
+    for kind in [Kind::PicaflorStore, Kind::Pmflf] {
+        let (here, there) =
+            (run(&on(kind, Medium::Folder), folder.path()), run(&on(kind, Medium::Zram), folder.path()));
+        assert_eq!(means(&here), means(&there), "{kind}");
+        assert!(!Path::new("/sys/block").join(format!("zram{}", number.trim())).exists());
+    }
+    let spec = Spec {
+        forces: vec![age::Force::Each],
+        writers: 4,
+        requests: vec![Request::Bytes(16 << 10)],
+        ..small(Kind::Ext4)
+    };
+    let case = Spec { volumes: vec![64 << 20], on: Medium::Zram, ..spec }.cases().unwrap().remove(0);
+    let aged = run(&case, folder.path());
+    assert!(means(&aged).iter().any(|mean| *mean > 1.5), "{:?}", means(&aged));
+    for (sample, marks) in aged.samples.iter().zip(means(&aged)) {
+        let told = sample.told.unwrap();
+        assert!((marks / told - 1.0).abs() < 0.01 && sample.unseen == 0.0, "{marks} by marks, {told} by FIEMAP");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn a_store_without_room_ends_and_says_when() {
     let folder = tempfile::tempdir().unwrap();
     let of = |kind, fill| Spec { fills: vec![fill], ..small(kind) }.cases().unwrap().remove(0);
@@ -203,6 +238,10 @@ fn what_cannot_be_run_is_said_first() {
     let wrong = age::check(&cases, folder.path(), &["no-disk".to_owned()]).unwrap_err().to_string();
     assert!(wrong.contains("barracuda7200_8"), "{wrong}");
     assert!(age::check(&cases, Path::new("/no/such/folder"), &disks).is_err());
+    for kind in [Kind::Folder, Kind::ModelNtfs, Kind::PostgresLarge] {
+        let why = Spec { on: Medium::Zram, ..small(kind) }.cases().unwrap_err().to_string();
+        assert!(why.contains("leave out --on zram"), "{why}");
+    }
 }
 
 #[test]

@@ -93,6 +93,12 @@ impl Kind {
         !(self.is_database() || self.is_modelled()) || matches!(self, Self::PostgresLarge)
     }
 
+    /// Whether its volume can be compressed memory: it has one, and compresses nothing by itself.
+    #[must_use]
+    pub const fn can_be_on_zram(self) -> bool {
+        !matches!(self, Self::Folder | Self::ModelUfs | Self::ModelNtfs | Self::PostgresLarge)
+    }
+
     /// Whether its room can be fragmented before it is filled. A folder has the room of a whole file system, and a
     /// cache evicts in its order whatever was deleted.
     #[must_use]

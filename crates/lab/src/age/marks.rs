@@ -18,6 +18,7 @@ use memchr::memmem::Finder;
 use super::{
     extents::{BLOCK, Extent},
     load::{Load, Version},
+    spec::Medium,
 };
 use crate::{Error, Result, synth::mix};
 
@@ -33,13 +34,13 @@ fn check(object: u32, version: u32, piece: u64) -> u64 {
     mix(mix(u64::from(object) << 32 | u64::from(version)) ^ piece)
 }
 
-/// What lies between marks: bytes that no store can make smaller.
+/// What lies between marks: bytes that no store can make smaller, or on compressed memory zeros.
 pub(super) struct Bodies(Vec<u8>);
 
 impl Bodies {
-    pub(super) fn new(longest: u64) -> Self {
-        let words = (0..longest.div_ceil(8)).flat_map(|word| mix(word).to_le_bytes());
-        Self(words.collect())
+    pub(super) fn new(longest: u64, on: Medium) -> Self {
+        let word = |at| if on == Medium::Zram { 0 } else { mix(at) };
+        Self((0..longest.div_ceil(8)).flat_map(|at| word(at).to_le_bytes()).collect())
     }
 
     /// Makes the body of this version.
@@ -272,7 +273,7 @@ mod tests {
         };
         let mut load = Load::new(&spec.cases().unwrap()[0]);
         while load.fill().is_some() {}
-        let bodies = Bodies::new(len);
+        let bodies = Bodies::new(len, Medium::Folder);
         let made = load.live().map(|version| {
             let mut body = Vec::new();
             bodies.make(&version, &mut body);

@@ -6,7 +6,7 @@ use picaflor_proxy::config::Size;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    candidates::{self, Candidate, Located, Manner, Write, Wrote},
+    candidates::{self, Candidate, Located, Manner, Volume, Write, Wrote},
     chaff::Chaff,
     extents::Extent,
     kind::Kind,
@@ -14,7 +14,7 @@ use super::{
     map::{self, Map},
     marks::Bodies,
     replay,
-    spec::Case,
+    spec::{Case, Medium},
 };
 use crate::{Error, Result};
 
@@ -105,8 +105,12 @@ impl Fragments {
 /// # Errors
 /// With what does not.
 pub fn check(cases: &[Case], folder: &Path, disks: &[String]) -> Result<()> {
+    let largest_on = |on| cases.iter().filter(|case| case.on == on).map(|case| case.volume).max().unwrap_or(0);
+    if let zram @ 1.. = largest_on(Medium::Zram) {
+        candidates::check_zram(zram)?;
+    }
     let stat = rustix::fs::statvfs(folder).map_err(|error| Error::file("looking at", folder)(error.into()))?;
-    let (free, largest) = (stat.f_bavail * stat.f_frsize, cases.iter().map(|case| case.volume).max().unwrap_or(0));
+    let (free, largest) = (stat.f_bavail * stat.f_frsize, largest_on(Medium::Folder));
     if free < largest + largest / 16 {
         let (free, largest) = (Size(free >> 20 << 20), Size(largest));
         let why =
@@ -120,6 +124,7 @@ pub fn check(cases: &[Case], folder: &Path, disks: &[String]) -> Result<()> {
         candidates::rocksdb_is_installed()?;
     }
     for disk in disks {
+        let largest = largest.max(largest_on(Medium::Zram));
         let last = Extent { offset: largest.saturating_sub(4096) / 4096 * 4096, len: 4096 };
         replay::read(disk, &[&[last]], 1)?;
     }
@@ -131,7 +136,7 @@ pub fn check(cases: &[Case], folder: &Path, disks: &[String]) -> Result<()> {
 /// # Errors
 /// If the store cannot be made or fails. That it has no room is no error: the case ends there and says so.
 pub fn run(case: &Case, folder: &Path, disks: &[String], progress: &dyn Fn(u64)) -> Result<Aged> {
-    let mut candidate = candidates::open(case, folder)?;
+    let (mut candidate, volume) = candidates::open(case, folder)?;
     // A loop device counts on from what used it before, and making the file system is no part of the load.
     let since = Since { written: candidate.written(), ..Since::default() };
     let mut running = Running {
@@ -140,11 +145,12 @@ pub fn run(case: &Case, folder: &Path, disks: &[String], progress: &dyn Fn(u64))
         candidate,
         manner: Manner::of(case),
         load: Load::new(case),
-        bodies: Bodies::new(case.object.to),
+        bodies: Bodies::new(case.object.to, case.on),
         chaff: Chaff::of(case),
         progress,
         made: vec![Vec::new(); case.writers],
         since,
+        _volume: volume,
     };
     let mut aged = Aged { case: case.clone(), samples: Vec::new(), ended: None };
     if let Some(why) = running.fill()? {
@@ -184,6 +190,8 @@ struct Running<'a> {
     /// Bodies of one turn.
     made: Vec<Vec<u8>>,
     since: Since,
+    // After the candidate it goes.
+    _volume: Option<Volume>,
 }
 
 /// What was done since the last sample.

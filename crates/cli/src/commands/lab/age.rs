@@ -3,7 +3,9 @@
 use std::{path::PathBuf, time::Instant};
 
 use clap::Args;
-use picaflor_lab::age::{self, Aged, Case, Deletes, Done, Force, Kind, Limit, Request, Sample, Sizes, Spec, Start};
+use picaflor_lab::age::{
+    self, Aged, Case, Deletes, Done, Force, Kind, Limit, Medium, Request, Sample, Sizes, Spec, Start,
+};
 use picaflor_proxy::config::Size;
 
 use super::{
@@ -26,6 +28,8 @@ Options that take several values can be given several times; every combination i
       picaflor lab age picaflor-store --limit fragments=2@age4         # exits with 1 if passed
   From a pathologically fragmented volume on:
       picaflor lab age ext4 sqlite --start fresh --start fragmented
+  A volume larger than the disk and the memory of this machine, as root:
+      picaflor lab age ext4 picaflor-store --volume 400G --fill 50 --object 10M --on zram
   What it costs not to say the length beforehand:
       picaflor lab age ext4 --force each --announce no --announce yes
 
@@ -90,6 +94,9 @@ pub(crate) struct Age {
     /// Where volumes are made, and removed when they are done; the folder for temporary files, if nothing is said
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
+    /// What volumes are made on: folder, or zram (compressed memory: for volumes larger than the disk; needs root)
+    #[arg(long, value_name = "WHAT", default_value_t = Medium::Folder)]
+    on: Medium,
     /// Simulated disk on which reads are replayed; `picaflor lab list` has their names
     #[arg(long = "disk", value_name = "NAME", default_values_t = ["barracuda7200_8".to_owned(), "nvme".to_owned()])]
     disks: Vec<String>,
@@ -99,6 +106,10 @@ pub(crate) struct Age {
     /// A small volume up to age 2, in less than a minute
     #[arg(long, conflicts_with_all = ["volumes"])]
     quick: bool,
+    /// The standard matrix: some 200 cases of all candidates on zram, in hours; run again, it goes on
+    #[arg(long, conflicts_with_all = ["quick", "candidates", "objects", "volumes", "fills", "requests", "forces", "announces",
+        "deletes", "starts", "writers", "age", "every", "on"])]
+    standard: bool,
     /// Exit with 1 if this is passed, such as fragments=2@age4, p99=8@age4, sqlite:fragments=6@age4
     #[arg(long = "limit", value_name = "LIMIT")]
     limits: Vec<Limit>,
@@ -127,6 +138,10 @@ fn or<T: Clone>(given: &[T], usual: Vec<T>) -> Vec<T> {
 }
 
 impl Age {
+    fn specs(&self) -> Vec<Spec> {
+        if self.standard { age::standard(self.seed) } else { vec![self.spec()] }
+    }
+
     fn spec(&self) -> Spec {
         let usual = Spec::default();
         let volumes: Vec<u64> = self.volumes.iter().map(|size| size.0).collect();
@@ -144,14 +159,16 @@ impl Age {
             age: self.age,
             every: self.every,
             seed: self.seed,
+            on: self.on,
         };
         if self.quick { spec.quickly() } else { spec }
     }
 
     /// Without root, the plain folder stands in for file systems that would have to be mounted.
     fn candidates(&self, usual: Vec<Kind>) -> Vec<Kind> {
-        let mut all = or(&self.candidates, usual);
-        if age::can_mount() {
+        let usual = usual.into_iter().filter(|kind| self.on == Medium::Folder || kind.can_be_on_zram());
+        let mut all = or(&self.candidates, usual.collect());
+        if age::can_mount() || self.on == Medium::Zram {
             return all;
         }
         let left_out: Vec<_> = all.iter().filter(|kind| kind.needs_root()).map(|kind| kind.name()).collect();
@@ -169,10 +186,12 @@ impl Age {
 
     pub(crate) fn run(self) -> Result<(), Failure> {
         let begin = Instant::now();
-        let spec = self.spec();
-        let cases = spec.cases()?;
-        if let Some(limit) = self.limits.iter().find(|limit| limit.age() > spec.age) {
-            let why = format!("--limit: age {} is never reached: --age is {}", limit.age(), spec.age);
+        let mut cases = Vec::new();
+        for spec in self.specs() {
+            cases.extend(spec.cases()?);
+        }
+        if let Some(limit) = self.limits.iter().find(|limit| limit.age() > self.age) {
+            let why = format!("--limit: age {} is never reached: --age is {}", limit.age(), self.age);
             return Err(Failure::Usage(why));
         }
         let folder = self.folder.clone().unwrap_or_else(std::env::temp_dir);

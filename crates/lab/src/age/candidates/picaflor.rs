@@ -54,7 +54,7 @@ impl Engine {
             .place(path.as_path())
             .capacity(case.volume)
             // An object is in memory several times while it is put.
-            .memory((64 << 20).max(case.object.to * 8 * case.writers as u64).max(case.volume / 64))
+            .memory((64 << 20).max(case.object.to * 8 * case.writers as u64).max((case.volume / 64).min(1 << 30)))
             .mode(mode)
             .durability(Durability::EveryPut)
             .daemons(Daemons::Manual)

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    age::{self, Case, Deletes, Force, Kind, Law, Request, Sizes, Start},
+    age::{self, Case, Deletes, Force, Kind, Law, Medium, Request, Sizes, Start},
     draw::{Chart, Mark, Scale, Series},
 };
 
@@ -62,6 +62,7 @@ fn cases(quick: bool) -> Vec<(&'static str, Case)> {
             age: AGE,
             every: 1.0,
             seed: 1,
+            on: Medium::Folder,
         };
         (name, case)
     };
