@@ -28,7 +28,13 @@
  * Threads. Every call may be made from any thread, and any number of them at the same time on one store or on one
  * object, with two exceptions: picaflor_close and picaflor_done_read want to be the last use of their handle. A thread
  * that reads what another has written before finds it. A store is one process's: the file is locked, and a child that
- * was forked must not use it; `picaflor share` serves one to several.
+ * was forked must not use it.
+ *
+ * Several processes. `picaflor share` serves a store to others of the same user at a Unix socket, and picaflor_open of
+ * that socket gives a handle like any other (since interface 6). How the store is kept is the server's to say: of the
+ * options only read_only counts there. picaflor_read copies the whole body into this process. picaflor_run_daemon and
+ * picaflor_grow are for the process that has the store, and PICAFLOR_OPTION here. PICAFLOR_IO where the server has gone;
+ * when it is back, the next call reaches it.
  *
  * Crashes. A write is durable within the bound of picaflor_options (by default a second), or when picaflor_flush or
  * picaflor_close has returned PICAFLOR_OK. What was deleted or replaced durably does not come back.
@@ -47,7 +53,7 @@ extern "C" {
 #endif
 
 /* Number of the interface that this header describes. */
-#define PICAFLOR_INTERFACE 5
+#define PICAFLOR_INTERFACE 6
 
 /* A store that is open. */
 typedef struct picaflor_store picaflor_store;
@@ -191,7 +197,8 @@ typedef struct picaflor_write_options {
 #define PICAFLOR_WRITE_OPTIONS_INIT PICAFLOR_SIZED(picaflor_write_options)
 
 /*
- * Opens the store in the file or block device at `path`, making it first if there is none. `options` may be null.
+ * Opens the store in the file or block device at `path`, making it first if there is none, or reaches the one that is
+ * served at the socket `path`. `options` may be null.
  * *store is the handle, or null if this fails.
  */
 int picaflor_open(const char *path, const picaflor_options *options, picaflor_store **store);

@@ -2,8 +2,8 @@
 //! (Ledlie 2000, §3), in one small interface. `include/picaflor.h` is its description; what it promises of pointers and
 //! threads is written there, and a test holds header and library together.
 //!
-//! A call goes through three steps: `raw.rs` makes slices of pointers, the engine does the work, `code.rs` makes a code
-//! of what it says. No panic crosses the border.
+//! A call goes through three steps: `raw.rs` makes slices of pointers, `backend.rs` asks the engine, or the process
+//! that serves a store, and `code.rs` makes a code of what it says. No panic crosses the border.
 //!
 //! Invariants: a handle is a box that the library made and gives back once; nothing that the caller passes is kept
 //! after the call; what the library hands out to read belongs to a handle and lives as long as that.
@@ -16,6 +16,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod backend;
 mod code;
 mod object;
 mod options;
@@ -35,4 +36,4 @@ pub use store::{
 };
 
 /// Number of the interface: the header's `PICAFLOR_INTERFACE`. It grows when something is added.
-pub const INTERFACE: u32 = 5;
+pub const INTERFACE: u32 = 6;

@@ -10,9 +10,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use picaflor::Object;
 
 use crate::{
+    backend::Found,
     code::{Failure, guard, guard_value},
     options::{CWriteOptions, writing},
     raw::{self, Out},
@@ -21,7 +21,7 @@ use crate::{
 
 /// What a `picaflor_object *` leads to.
 pub struct CObject {
-    object: Object,
+    object: Found,
     /// The body in one piece, once it was asked for.
     body: OnceLock<Bytes>,
 }
@@ -59,7 +59,7 @@ unsafe fn write(
             )
         };
         options.bypass_memory = bypass_memory;
-        Ok(store.store.put_with(key, body, &options)?)
+        store.backend.put(key, body, &options)
     })
 }
 
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn picaflor_read(
         let (mut out, store, key) =
             unsafe { (Out::new("object", object)?, raw::handle("store", store), raw::bytes("key", key, key_len)) };
         out.set(std::ptr::null_mut());
-        let object = store?.store.get(key?)?.ok_or_else(Failure::absent)?;
+        let object = store?.backend.get(key?)?.ok_or_else(Failure::absent)?;
         out.set(Box::into_raw(Box::new(CObject { object, body: OnceLock::new() })));
         Ok(())
     })
@@ -169,12 +169,11 @@ pub unsafe extern "C" fn picaflor_read_at(
             unsafe { (raw::handle("object", object)?, raw::room("buffer", buffer, len)?, Out::new("copied", copied)?) };
         out.set(0);
         let whole = room.left();
-        for piece in object.object.chunks(offset..offset.saturating_add(whole as u64)) {
-            room.put(&piece?);
+        object.object.read_at(offset, whole as u64, |piece| {
+            room.put(piece);
             // With an error after it, this is how far it came.
             out.set(whole - room.left());
-        }
-        Ok(())
+        })
     })
 }
 
@@ -203,7 +202,7 @@ pub unsafe extern "C" fn picaflor_metadata(
 ///
 /// # Safety
 /// `object` is null or a live handle.
-unsafe fn number<T: Default>(object: *const CObject, of: impl FnOnce(&Object) -> T) -> T {
+unsafe fn number<T: Default>(object: *const CObject, of: impl FnOnce(&Found) -> T) -> T {
     // SAFETY: as the caller says.
     guard_value(|| Ok(of(&unsafe { raw::handle("object", object)? }.object)))
 }
@@ -215,7 +214,7 @@ unsafe fn number<T: Default>(object: *const CObject, of: impl FnOnce(&Object) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn picaflor_length(object: *const CObject) -> u64 {
     // SAFETY: a live handle.
-    unsafe { number(object, Object::len) }
+    unsafe { number(object, Found::len) }
 }
 
 /// The group; 0 is none.
@@ -225,7 +224,7 @@ pub unsafe extern "C" fn picaflor_length(object: *const CObject) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn picaflor_group(object: *const CObject) -> u32 {
     // SAFETY: a live handle.
-    unsafe { number(object, Object::group) }
+    unsafe { number(object, Found::group) }
 }
 
 /// The version: grows with every write of the store.
@@ -235,7 +234,7 @@ pub unsafe extern "C" fn picaflor_group(object: *const CObject) -> u32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn picaflor_generation(object: *const CObject) -> u64 {
     // SAFETY: a live handle.
-    unsafe { number(object, Object::generation) }
+    unsafe { number(object, Found::generation) }
 }
 
 /// When it expires, in milliseconds since the Unix epoch; 0 is never.
@@ -245,5 +244,5 @@ pub unsafe extern "C" fn picaflor_generation(object: *const CObject) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn picaflor_expires(object: *const CObject) -> u64 {
     // SAFETY: a live handle.
-    unsafe { number(object, |object| object.expires().unwrap_or(0)) }
+    unsafe { number(object, Found::expires) }
 }

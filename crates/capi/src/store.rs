@@ -5,10 +5,11 @@ use std::{
     time::Duration,
 };
 
-use picaflor::{Daemon, Group, Store};
+use picaflor::{Daemon, Priority};
 
 use crate::{
     INTERFACE,
+    backend::Backend,
     code::{Failure, guard, guard_value},
     options::{COptions, opening, unknown},
     raw::{self, Out},
@@ -16,7 +17,7 @@ use crate::{
 
 /// What a `picaflor_store *` leads to.
 pub struct CStore {
-    pub(crate) store: Store,
+    pub(crate) backend: Backend,
     receipt: CString,
 }
 
@@ -37,9 +38,9 @@ pub unsafe extern "C" fn picaflor_open(
         // SAFETY: a place for the handle, a text and options, as the header says.
         let (mut out, options) = unsafe { (Out::new("store", store)?, opening(path, options)) };
         out.set(std::ptr::null_mut());
-        let store = Store::open(options?)?;
-        let receipt = CString::new(store.receipt().to_string()).unwrap_or_default();
-        out.set(Box::into_raw(Box::new(CStore { store, receipt })));
+        let (backend, receipt) = Backend::open(options?)?;
+        let receipt = CString::new(receipt).unwrap_or_default();
+        out.set(Box::into_raw(Box::new(CStore { backend, receipt })));
         Ok(())
     })
 }
@@ -56,7 +57,7 @@ pub unsafe extern "C" fn picaflor_close(store: *mut CStore) -> c_int {
         }
         // SAFETY: not null, so `picaflor_open` made it of a box, and by the header it is given back once.
         let store = unsafe { Box::from_raw(store) };
-        Ok(store.store.close()?)
+        store.backend.close()
     })
 }
 
@@ -69,7 +70,7 @@ pub unsafe extern "C" fn picaflor_delete(store: *const CStore, key: *const c_voi
     guard(|| {
         // SAFETY: a live handle, and `key_len` bytes.
         let (store, key) = unsafe { (raw::handle("store", store)?, raw::bytes("key", key, key_len)?) };
-        if store.store.delete(key)? { Ok(()) } else { Err(Failure::absent()) }
+        if store.backend.delete(key)? { Ok(()) } else { Err(Failure::absent()) }
     })
 }
 
@@ -82,7 +83,7 @@ pub unsafe extern "C" fn picaflor_invalidate(store: *const CStore, key: *const c
     guard(|| {
         // SAFETY: a live handle, and `key_len` bytes.
         let (store, key) = unsafe { (raw::handle("store", store)?, raw::bytes("key", key, key_len)?) };
-        Ok(store.store.invalidate(key)?)
+        store.backend.invalidate(key)
     })
 }
 
@@ -102,8 +103,7 @@ pub unsafe extern "C" fn picaflor_collocate(
         // SAFETY: a live handle, and two keys with their lengths.
         let (store, a, b) =
             unsafe { (raw::handle("store", store)?, raw::bytes("a", a, a_len)?, raw::bytes("b", b, b_len)?) };
-        store.store.collocate(a, b);
-        Ok(())
+        store.backend.collocate(a, b)
     })
 }
 
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn picaflor_lookup(
     guard(|| {
         // SAFETY: a live handle, and `key_len` bytes.
         let (store, key) = unsafe { (raw::handle("store", store)?, raw::bytes("key", key, key_len)?) };
-        let found = store.store.group_of(key)?.ok_or_else(Failure::absent)?;
+        let found = store.backend.group_of(key)?.ok_or_else(Failure::absent)?;
         if !group.is_null() {
             // SAFETY: not null, so by the header a place for a number.
             unsafe { Out::new("group", group)? }.set(found);
@@ -130,32 +130,18 @@ pub unsafe extern "C" fn picaflor_lookup(
     })
 }
 
-/// The group that a call is about.
+/// A call that is about a group.
 ///
 /// # Safety
 /// `store` is null or a live handle.
-unsafe fn on_group(store: *const CStore, group: u32, set: impl FnOnce(&Group)) -> c_int {
-    // SAFETY: as the caller says.
-    unsafe {
-        try_on_group(store, group, |group| {
-            set(group);
-            Ok(())
-        })
-    }
-}
-
-/// As [`on_group`], for what may be refused.
-///
-/// # Safety
-/// The same.
-unsafe fn try_on_group(store: *const CStore, group: u32, set: impl FnOnce(&Group) -> Result<(), Failure>) -> c_int {
+unsafe fn on_group(store: *const CStore, group: u32, set: impl FnOnce(&Backend) -> Result<(), Failure>) -> c_int {
     guard(|| {
         // SAFETY: as the caller says.
         let store = unsafe { raw::handle("store", store)? };
         if group == 0 {
             return Err(Failure::invalid("group 0 is no group; they are numbered from 1 on"));
         }
-        set(&store.store.group(group))
+        set(&store.backend)
     })
 }
 
@@ -166,7 +152,7 @@ unsafe fn try_on_group(store: *const CStore, group: u32, set: impl FnOnce(&Group
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn picaflor_love(store: *const CStore, group: u32) -> c_int {
     // SAFETY: a live handle.
-    unsafe { on_group(store, group, Group::love) }
+    unsafe { on_group(store, group, |backend| backend.set_priority(group, Priority::Loved)) }
 }
 
 /// Lets a group's objects leave memory first.
@@ -176,7 +162,7 @@ pub unsafe extern "C" fn picaflor_love(store: *const CStore, group: u32) -> c_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn picaflor_hate(store: *const CStore, group: u32) -> c_int {
     // SAFETY: a live handle.
-    unsafe { on_group(store, group, Group::hate) }
+    unsafe { on_group(store, group, |backend| backend.set_priority(group, Priority::Hated)) }
 }
 
 /// Treats a group's objects as any.
@@ -186,7 +172,7 @@ pub unsafe extern "C" fn picaflor_hate(store: *const CStore, group: u32) -> c_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn picaflor_neither(store: *const CStore, group: u32) -> c_int {
     // SAFETY: a live handle.
-    unsafe { on_group(store, group, |group| group.set(picaflor::Priority::Neither)) }
+    unsafe { on_group(store, group, |backend| backend.set_priority(group, Priority::Neither)) }
 }
 
 /// How long a group's writes may be volatile, in milliseconds; 0 turns syncs for their sake off.
@@ -197,7 +183,7 @@ pub unsafe extern "C" fn picaflor_neither(store: *const CStore, group: u32) -> c
 pub unsafe extern "C" fn picaflor_set_checkpoint(store: *const CStore, group: u32, milliseconds: u64) -> c_int {
     let interval = (milliseconds != 0).then(|| Duration::from_millis(milliseconds));
     // SAFETY: a live handle.
-    unsafe { on_group(store, group, |group| group.set_checkpoint_interval(interval)) }
+    unsafe { on_group(store, group, |backend| backend.set_checkpoint_interval(group, interval)) }
 }
 
 /// Divides the clusters that a group fills from now on into pages of so many bytes.
@@ -207,7 +193,7 @@ pub unsafe extern "C" fn picaflor_set_checkpoint(store: *const CStore, group: u3
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn picaflor_set_page(store: *const CStore, group: u32, bytes: u32) -> c_int {
     // SAFETY: a live handle.
-    unsafe { try_on_group(store, group, |group| Ok(group.set_page(bytes)?)) }
+    unsafe { on_group(store, group, |backend| backend.set_page(group, bytes)) }
 }
 
 /// Runs a step of a daemon on this thread.
@@ -220,11 +206,11 @@ pub unsafe extern "C" fn picaflor_run_daemon(store: *const CStore, daemon: u32, 
         // SAFETY: a live handle.
         let store = unsafe { raw::handle("store", store)? };
         let did = match daemon {
-            0 => store.store.step()?,
-            1 => store.store.run_daemon(Daemon::Pack)?,
-            2 => store.store.run_daemon(Daemon::PackFromHead)?,
-            3 => store.store.run_daemon(Daemon::FreeMemory(most))?,
-            4 => store.store.run_daemon(Daemon::FreeDisk)?,
+            0 => store.backend.step()?,
+            1 => store.backend.run_daemon(Daemon::Pack)?,
+            2 => store.backend.run_daemon(Daemon::PackFromHead)?,
+            3 => store.backend.run_daemon(Daemon::FreeMemory(most))?,
+            4 => store.backend.run_daemon(Daemon::FreeDisk)?,
             other => return Err(unknown("daemon", other)),
         };
         if did { Ok(()) } else { Err(Failure::absent()) }
@@ -240,7 +226,7 @@ pub unsafe extern "C" fn picaflor_flush(store: *const CStore) -> c_int {
     guard(|| {
         // SAFETY: a live handle.
         let store = unsafe { raw::handle("store", store)? };
-        Ok(store.store.flush()?)
+        store.backend.flush()
     })
 }
 
@@ -253,7 +239,7 @@ pub unsafe extern "C" fn picaflor_grow(store: *const CStore, capacity: u64) -> c
     guard(|| {
         // SAFETY: a live handle.
         let store = unsafe { raw::handle("store", store)? };
-        Ok(store.store.grow(capacity)?)
+        store.backend.grow(capacity)
     })
 }
 

@@ -6,12 +6,14 @@ use std::{
     ffi::c_int,
     fs,
     mem::offset_of,
-    os::unix::fs::symlink,
+    os::unix::{fs::symlink, net::UnixListener},
     path::{Path, PathBuf},
     process::Command,
 };
 
+use picaflor::Store;
 use picaflor_c::{COptions, CWriteOptions, Code, INTERFACE};
+use picaflor_shared::Limits;
 
 const HEADER: &str = include_str!("../include/picaflor.h");
 
@@ -77,6 +79,21 @@ fn and_linked_dynamically_under_the_sanitizers() {
     let folder = tempfile::tempdir().unwrap();
     let program = program("tests/c/program.c", folder.path(), &sanitized(folder.path()));
     assert_eq!(run(Command::new(program).arg(folder.path().join("store"))), "done\n");
+}
+
+#[test]
+fn the_same_calls_reach_a_store_that_another_process_serves() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = picaflor_literature::preset("damelo").unwrap();
+    let store = Store::open(options.place(folder.path().join("store")).capacity(64 << 20)).unwrap();
+    let socket = folder.path().join("store.sock");
+    let server = picaflor_shared::serve(store, &socket, Limits::default()).unwrap();
+    let program = program("tests/c/served.c", folder.path(), &sanitized(folder.path()));
+    assert_eq!(run(Command::new(&program).arg(&socket)), "done\n");
+    server.stop();
+    // As a server that was killed leaves it.
+    drop(UnixListener::bind(&socket).unwrap());
+    assert_eq!(run(Command::new(program).arg(socket).arg("gone")), "done\n");
 }
 
 #[test]

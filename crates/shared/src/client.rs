@@ -211,6 +211,30 @@ impl Client {
         self.ask_answer(&Frame::Contains(key))
     }
 
+    /// Deletes an object without a look whether it is there, where the store is a cache (`Store::invalidate`).
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn invalidate(&self, key: &[u8]) -> Result<()> {
+        self.ask_done(&Frame::Invalidate(key))
+    }
+
+    /// The group of an object that a get would find now; 0 is none.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn group_of(&self, key: &[u8]) -> Result<Option<u32>> {
+        self.call(|connection| {
+            connection.add(&Frame::GroupOf(key));
+            connection.send()?;
+            match connection.receive()? {
+                Frame::Group(group) => Ok(Some(group)),
+                Frame::Answer(false) => Ok(None),
+                other => Err(unexpected(&other)),
+            }
+        })
+    }
+
     /// Asks that two objects lie side by side on the device.
     ///
     /// # Errors
@@ -250,6 +274,14 @@ impl Client {
     pub fn set_checkpoint_interval(&self, group: u32, interval: Option<Duration>) -> Result<()> {
         let millis = interval.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX - 1));
         self.ask_done(&Frame::Interval(group, millis))
+    }
+
+    /// Divides the clusters that a group fills from now on into pages of so many bytes, in a store of preset `damelo`.
+    ///
+    /// # Errors
+    /// As [`Client::get`]; a size that no page has is the store's no.
+    pub fn set_page(&self, group: u32, bytes: u32) -> Result<()> {
+        self.ask_done(&Frame::Page(group, bytes))
     }
 
     /// Returns when everything put and deleted before, by any process, is durable.

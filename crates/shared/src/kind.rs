@@ -56,6 +56,8 @@ kinds! {
     BadFrame = 13,
     /// A crash came, and not all that is on the device was looked at since.
     Recovering = 14,
+    /// An option that cannot work, and what would.
+    Option = 15,
 }
 
 impl From<&picaflor::Error> for Kind {
@@ -65,6 +67,7 @@ impl From<&picaflor::Error> for Kind {
             Error::Io { .. } => Self::Io,
             Error::Full { .. } => Self::Full,
             Error::Damaged { .. } => Self::Damaged,
+            Error::Option { .. } => Self::Option,
             Error::Limit { .. } | Error::Length { .. } => Self::Limit,
             Error::Closed | Error::Daemon { .. } => Self::Closed,
             Error::Refused(why) => match why {

@@ -121,6 +121,9 @@ impl Session<'_> {
         let answered = match *request {
             Frame::Delete(key) => store.delete(key).map(Frame::Answer),
             Frame::Contains(key) => store.contains(key).map(Frame::Answer),
+            Frame::Invalidate(key) => store.invalidate(key).map(done),
+            Frame::GroupOf(key) => store.group_of(key).map(|found| found.map_or(Frame::Answer(false), Frame::Group)),
+            Frame::Page(group, bytes) if group != 0 => store.group(group).set_page(bytes).map(done),
             Frame::Flush => store.flush().map(done),
             Frame::Ping => Ok(Frame::Done),
             Frame::Collocate(a, b) => {
@@ -135,7 +138,7 @@ impl Session<'_> {
                 store.group(group).set_checkpoint_interval(millis.map(Duration::from_millis));
                 Ok(Frame::Done)
             }
-            Frame::Priority(..) | Frame::Interval(..) => return Err(bad("group 0 is no group")),
+            Frame::Priority(..) | Frame::Interval(..) | Frame::Page(..) => return Err(bad("group 0 is no group")),
             _ => return Err(bad("a frame that is no request, or out of its order")),
         };
         match answered {

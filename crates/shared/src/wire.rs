@@ -10,9 +10,12 @@
 //!           (or Abandon in place of End: it was never there)     Done
 //! Delete    key                                                  Answer(was it there)
 //! Contains  key                                                  Answer(is it there)
+//! GroupOf   key                                                  Group(group u32)  |  Answer(0)
+//! Invalidate  key                                                Done
 //! Collocate a, b                                                 Done
 //! Priority    group u32, priority u8                                 Done
 //! Interval  group u32, milliseconds u64 (all ones: off)          Done
+//! Page        group u32, bytes u32                               Done
 //! Flush, Ping                                                    Done
 //! Keys                                                           Entry..., End
 //! ```
@@ -27,7 +30,7 @@ use picaflor::{Expiry, Priority};
 use crate::kind::Kind;
 
 /// Version of the protocol; both sides have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 pub(crate) const MAGIC: &[u8; 8] = b"picaflor";
 /// Length of both hellos.
@@ -109,10 +112,14 @@ pub(crate) enum Frame<'a> {
     Flush,
     Ping,
     Keys,
+    Invalidate(&'a [u8]),
+    GroupOf(&'a [u8]),
+    Page(u32, u32),
     Done,
     Answer(bool),
     Object(Head),
     Entry(Entry),
+    Group(u32),
     Failed(Kind, &'a str),
 }
 
@@ -156,6 +163,9 @@ impl Frame<'_> {
             Self::Flush => out.kind(11),
             Self::Ping => out.kind(12),
             Self::Keys => out.kind(13),
+            Self::Invalidate(key) => out.kind(14).bytes(key),
+            Self::GroupOf(key) => out.kind(15).bytes(key),
+            Self::Page(group, bytes) => out.kind(16).u32(*group).u32(*bytes),
             Self::Done => out.kind(32),
             Self::Answer(yes) => out.kind(33).u8(u8::from(*yes)),
             Self::Object(head) => {
@@ -166,6 +176,7 @@ impl Frame<'_> {
                 let numbers = out.kind(35).u64(entry.len).u32(entry.metadata_len).u32(entry.group);
                 numbers.u64(entry.expires).u64(entry.generation).bytes(&entry.key)
             }
+            Self::Group(group) => out.kind(37).u32(*group),
             Self::Failed(kind, text) => out.kind(36).u8(*kind as u8).bytes(text.as_bytes()),
         };
         let len = (to.len() - start - 4) as u32;
@@ -192,6 +203,9 @@ impl<'a> Frame<'a> {
             11 => Self::Flush,
             12 => Self::Ping,
             13 => Self::Keys,
+            14 => Self::Invalidate(fields.bytes()?),
+            15 => Self::GroupOf(fields.bytes()?),
+            16 => Self::Page(fields.u32()?, fields.u32()?),
             32 => Self::Done,
             33 => Self::Answer(fields.flag()?),
             34 => Self::Object(Head {
@@ -210,6 +224,7 @@ impl<'a> Frame<'a> {
                 key: fields.bytes()?.to_vec(),
             }),
             36 => Self::Failed(Kind::of(fields.u8()?), std::str::from_utf8(fields.bytes()?).map_err(|_| Bad::Value)?),
+            37 => Self::Group(fields.u32()?),
             other => return Err(Bad::Kind(*other)),
         };
         if fields.0.is_empty() { Ok(frame) } else { Err(Bad::Long) }
@@ -385,6 +400,10 @@ mod tests {
             Frame::Data(b""),
             Frame::Delete(b"a"),
             Frame::Contains(b"b"),
+            Frame::Invalidate(b"c"),
+            Frame::GroupOf(b"d"),
+            Frame::Group(7),
+            Frame::Page(7, 16384),
             Frame::Collocate(b"a", b"b"),
             Frame::Priority(3, Priority::Loved),
             Frame::Priority(3, Priority::Hated),

@@ -46,10 +46,10 @@ impl Place {
     /// A peer that speaks as it likes, past the hello.
     fn raw(&self) -> UnixStream {
         let mut stream = UnixStream::connect(self.socket()).unwrap();
-        stream.write_all(b"picaflor\x01\0\0\0").unwrap();
+        stream.write_all(b"picaflor\x02\0\0\0").unwrap();
         let mut hello = [0; 13];
         stream.read_exact(&mut hello).unwrap();
-        assert_eq!(&hello, b"picaflor\x01\0\0\0\0");
+        assert_eq!(&hello, b"picaflor\x02\0\0\0\0");
         stream
     }
 
@@ -382,7 +382,7 @@ fn a_server_that_does_not_answer_in_time_is_asked_once() {
             let mut stream = stream.unwrap();
             counted.fetch_add(1, Relaxed);
             std::thread::spawn(move || {
-                stream.write_all(b"picaflor\x01\0\0\0\0").unwrap();
+                stream.write_all(b"picaflor\x02\0\0\0\0").unwrap();
                 let _ = stream.read_to_end(&mut Vec::new());
             });
         }

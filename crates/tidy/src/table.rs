@@ -27,8 +27,9 @@ pub const CRATES: &[(&str, &[&str])] = &[
         "picaflor-literature",
         &["picaflor", "picaflor-common", "picaflor-device", "picaflor-format", "picaflor-locks", "picaflor-table"],
     ),
-    ("picaflor-capi", &["picaflor", "picaflor-literature"]),
     ("picaflor-shared", &["picaflor"]),
+    // A C program opens a socket as it opens a file.
+    ("picaflor-capi", &["picaflor", "picaflor-literature", "picaflor-shared"]),
     // Its records are persistent bytes, hence the format.
     ("picaflor-graph", &["picaflor-common", "picaflor-device", "picaflor-format", "picaflor-table"]),
     ("picaflor-proxy", &["picaflor", "picaflor-literature"]),
