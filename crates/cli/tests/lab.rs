@@ -172,6 +172,10 @@ fn a_limit_on_fragments_fails_a_build() {
     assert_eq!(told["cases"][0]["samples"].as_array().unwrap().len(), 2);
     assert!(with("pmflf-pfl:fragments=1.5@age1").status.success());
     assert!(with("fragments=20@age1").status.success());
+    let again = run(&folder, &[&small[..], &["--fresh", "--jobs", "2", "--format", "json"]].concat());
+    let again: serde_json::Value = serde_json::from_slice(&again.stdout).unwrap();
+    let parts = |all: &serde_json::Value| [0, 1].map(|at| all["cases"][at]["samples"][1]["fragments"].clone());
+    assert_eq!(parts(&again), parts(&told), "in their order, however many at a time");
 }
 
 #[test]

@@ -1,10 +1,15 @@
 //! `picaflor lab age`: volumes that grow old, and what becomes of them.
 
-use std::{path::PathBuf, time::Instant};
+use std::{
+    num::NonZero,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use clap::Args;
-use picaflor_lab::age::{
-    self, Aged, Case, Deletes, Done, Force, Kind, Limit, Medium, Request, Sample, Sizes, Spec, Start,
+use picaflor_lab::{
+    age::{self, Aged, Case, Deletes, Done, Force, Kind, Limit, Medium, Request, Sample, Sizes, Spec, Start},
+    experiment,
 };
 use picaflor_proxy::config::Size;
 
@@ -116,6 +121,9 @@ pub(crate) struct Age {
     /// Folder for results and report
     #[arg(long, value_name = "DIR", default_value = "lab-age")]
     out: PathBuf,
+    /// Cases at a time; more than one measure each other where they are timed on this machine, and need room together
+    #[arg(long, value_name = "N", default_value_t = NonZero::<usize>::MIN)]
+    jobs: NonZero<usize>,
     /// Run again what is kept there
     #[arg(long)]
     fresh: bool,
@@ -215,11 +223,9 @@ impl Age {
         if passed.is_empty() { Ok(()) } else { Err(Failure::Failed(format!("limit passed: {}", passed.join("; ")))) }
     }
 
-    /// One case after the other: two at a time would measure each other.
-    fn all(&self, cases: &[Case], folder: &std::path::Path, done: &Done) -> Result<Vec<Aged>, Failure> {
+    fn all(&self, cases: &[Case], folder: &Path, done: &Done) -> Result<Vec<Aged>, Failure> {
         let bar = output::bytes("aging", Some(cases.iter().map(Case::bytes).sum()));
-        let mut all = Vec::new();
-        for case in cases {
+        let all = experiment::spread(cases, Some(self.jobs), |case| {
             bar.set_message(case.way());
             let before = done.find(case).filter(|_| !self.fresh);
             let is_kept = before.is_some();
@@ -236,10 +242,11 @@ impl Age {
                 }
             };
             if self.format == Format::Text {
-                bar.suspend(|| told(&aged, is_kept))?;
+                // What cannot be printed is kept, and is in the report.
+                let _ = bar.suspend(|| told(&aged, is_kept));
             }
-            all.push(aged);
-        }
+            Ok(aged)
+        })?;
         bar.finish_and_clear();
         Ok(all)
     }
