@@ -12,6 +12,8 @@ const GIB: u64 = 1 << 30;
 const VOLUME: u64 = 4 * GIB;
 /// A web object is a hundredth of the others, and so is its volume's share: each is forced.
 const WEB_VOLUME: u64 = GIB / 2;
+/// As much of the paper's disk, of 400 GB, as is whole GiB.
+const DISK: u64 = 372 * GIB;
 /// A half full and a nearly full volume (§5.4).
 const FILLS: [f64; 2] = [50.0, 90.0];
 
@@ -33,7 +35,7 @@ fn megabytes(from: u64, to: u64) -> Sizes {
 }
 
 /// The specs of the matrix, the quickest first: objects of 256 KiB to 10 MiB, of one length and of lengths that vary,
-/// and web objects; then volumes of 40 GiB, and half full ones of 400 GiB.
+/// and web objects; then volumes of 40 GiB, and half full ones of 400 GB.
 #[must_use]
 pub fn standard(seed: u64) -> Vec<Spec> {
     let kibibytes = |kib: u64| Sizes { from: kib << 10, to: kib << 10, ..Sizes::default() };
@@ -55,7 +57,7 @@ pub fn standard(seed: u64) -> Vec<Spec> {
     let mut all: Vec<Spec> = many(&OTHERS).into();
     all.extend(many(&[Kind::PicaflorStore]).map(told));
     all.extend(many(&FILES).map(forced));
-    for (volume, fills) in [(40 * GIB, FILLS.to_vec()), (400 * GIB, vec![50.0])] {
+    for (volume, fills) in [(40 * GIB, FILLS.to_vec()), (DISK, vec![50.0])] {
         let large = Spec { objects: vec![megabytes(10, 10)], volumes: vec![volume], fills, ..any.clone() };
         let files = Spec { candidates: vec![Kind::Ext4], forces: vec![Force::Each], ..large.clone() };
         all.extend([Spec { candidates: vec![Kind::PicaflorStore], announces: vec![true], ..large }, files]);

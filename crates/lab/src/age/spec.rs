@@ -108,7 +108,7 @@ named! {
     Medium:
     /// The folder that is given, and what is below it.
     Folder = "folder",
-    /// Compressed memory: bodies are zeros between their marks, so a volume takes a 20th of its bytes.
+    /// Compressed memory: bodies are zeros between their marks, so a volume takes a 24th of its bytes.
     Zram = "zram",
 }
 

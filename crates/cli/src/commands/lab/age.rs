@@ -34,7 +34,7 @@ Options that take several values can be given several times; every combination i
   From a pathologically fragmented volume on:
       picaflor lab age ext4 sqlite --start fresh --start fragmented
   A volume larger than the disk and the memory of this machine, as root:
-      picaflor lab age ext4 picaflor-store --volume 400G --fill 50 --object 10M --on zram
+      picaflor lab age ext4 picaflor-store --volume 372G --fill 50 --object 10M --on zram
   What it costs not to say the length beforehand:
       picaflor lab age ext4 --force each --announce no --announce yes
 

@@ -14,6 +14,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use picaflor_proxy::config::Size;
 
 use crate::{Error, Result, age::spec::Medium};
 
@@ -34,9 +35,9 @@ const PREFIX: &str = "picaflor-lab-age-";
 const ZRAM: &str = "/sys/class/zram-control";
 /// In the folder of a run: the number of its device of compressed memory.
 const NUMBER: &str = "zram";
-/// Of compressed memory, bytes of the volume to one of memory at least, with an object in each page: 165 bytes and the
-/// table's 16 for each 4 KiB.
-const COMPRESSED: u64 = 20;
+/// Bytes of a volume to one of compressed memory, with objects in all of its pages: each of 4 KiB takes some 150 bytes,
+/// and 16 of a table.
+const COMPRESSED: u64 = 24;
 
 /// Folders of this process that have a file system mounted in them.
 static MOUNTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -47,25 +48,26 @@ pub fn can_mount() -> bool {
     rustix::process::geteuid().is_root() && command("losetup", &["--find"]).is_ok()
 }
 
-/// Whether the volumes of these cases can be made on compressed memory, as far as that shows before.
+/// Whether volumes of so many bytes can be made on compressed memory, as far as that shows before.
 pub(in crate::age) fn check_zram(largest: u64) -> Result<()> {
-    let wrong = |why: String| Err(Error::experiment("--on zram", why));
     if !rustix::process::geteuid().is_root() || !Path::new(ZRAM).exists() {
-        return wrong("needs root and the kernel's zram: run as root after `modprobe zram`, or leave it out".into());
+        let why = "needs root and the kernel's zram: run as root after `modprobe zram`, or leave it out";
+        return Err(Error::experiment("--on zram", why));
     }
-    let free = available().unwrap_or(u64::MAX);
-    if free < largest / COMPRESSED {
-        let (free, needed) = (free >> 20, (largest / COMPRESSED) >> 20);
-        return wrong(format!("{free} MiB of memory are free, and such a volume takes {needed}: lower --volume"));
-    }
-    Ok(())
+    has_memory("MemTotal:", largest)
 }
 
-/// Bytes of memory that can be had.
-fn available() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
+/// Whether there is the memory that a volume takes, by this line of the kernel's.
+fn has_memory(line: &str, volume: u64) -> Result<()> {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = text.lines().find_map(|text| text.strip_prefix(line)?.split_whitespace().next()?.parse::<u64>().ok());
+    let (there, needed) = (kib.map_or(u64::MAX, |kib| kib << 10), volume / COMPRESSED);
+    if there >= needed {
+        return Ok(());
+    }
+    let [there, needed, volume] = [there >> 20 << 20, needed >> 20 << 20, volume].map(Size);
+    let why = format!("{there} of memory, and a volume of {volume} takes {needed} of it: lower --volume");
+    Err(Error::experiment("--on zram", why))
 }
 
 /// Unmounts what this process has mounted and removes it, for one that is about to end in the middle of a run. The run,
@@ -212,6 +214,7 @@ fn attach(image: &Path, len: u64) -> Result<String> {
 
 /// A device of compressed memory of so many bytes, whose number is kept in the folder before it holds anything.
 fn compressed(folder: &Path, len: u64) -> Result<PathBuf> {
+    has_memory("MemAvailable:", len)?;
     let add = Path::new(ZRAM).join("hot_add");
     let number = fs::read_to_string(&add).map_err(Error::file("reading", &add))?;
     let number = number.trim();
