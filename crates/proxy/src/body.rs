@@ -212,6 +212,7 @@ impl Drop for Guard {
                 protocol: match record.version {
                     http::Version::HTTP_10 => "HTTP/1.0",
                     http::Version::HTTP_2 => "HTTP/2.0",
+                    http::Version::HTTP_3 => "HTTP/3.0",
                     _ => "HTTP/1.1",
                 },
                 is_encrypted: self.conn.is_encrypted,

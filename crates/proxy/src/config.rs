@@ -108,6 +108,8 @@ low! {
         min_version: TlsVersion,
         /// Whether HTTP/2 is offered; default true.
         http2: bool,
+        /// Whether HTTP/3 is spoken at the same ports, by UDP, and named in answers by HTTP/2; default false.
+        http3: bool,
         /// PEM: the authorities one of which has to have issued a client's certificate; default: clients need none.
         client_ca: PathBuf,
         /// `[[tls.certificate]]`, any number. The first is for clients that name none of the others.
@@ -389,6 +391,8 @@ pub struct TlsConfig {
     pub min_version: TlsVersion,
     /// Whether HTTP/2 is offered.
     pub http2: bool,
+    /// Whether HTTP/3 is spoken.
+    pub http3: bool,
     /// Authorities of clients' certificates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_ca: Option<PathBuf>,

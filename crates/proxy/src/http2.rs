@@ -3,8 +3,7 @@
 //!
 //! * A request is made what it would be by HTTP/1.1 before anything looks at it: `:authority` is `Host`, cookies are
 //!   one field, the target is a path, or, for `http` by a client of the forward side, a whole URL ([`as_http1`]).
-//! * A client that opens streams and resets them at once has the origins asked for nothing; when it does so too often,
-//!   its connection ends ([`Denied::RapidReset`]).
+//! * A client that opens streams and resets them at once has the origins asked for nothing (`streams`).
 //! * A stream whose client gives no room for what is to be sent ends as a connection does that takes nothing.
 //! * An extended CONNECT (RFC 8441) is what an upgrade is by HTTP/1.1, and is offered where one may be let through.
 //! * What an origin says ahead of its answer (103) is not passed on: hyper has no way for it.
@@ -13,17 +12,11 @@ use std::{
     future::Future,
     io::{self, IoSlice},
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::AtomicU32},
     task::{Context, Poll},
-    time::Instant,
 };
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
-use http_body::{Frame, SizeHint};
 use hyper::{body::Incoming, ext::Protocol, rt::Executor, server::conn::http2, service::Service};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
@@ -33,27 +26,23 @@ use tokio::{
 };
 
 use crate::{
-    body::Body,
     conn::{Conn, Phase},
     connections::Left,
     fast::seen::LONGEST_HEAD,
     life,
     lifecycle::Stop,
     proxy::Worker,
-    reason::{Broken, Denied},
+    reason::Denied,
     stream::Stream,
+    streams::{OpenStream, Resets, Sent},
+    upload::Upload,
 };
 
 /// What a client may send ahead of what is read of it: of one stream, and of all.
-const STREAM_WINDOW: u32 = 256 << 10;
-const CONNECTION_WINDOW: u32 = 1 << 20;
+pub(crate) const STREAM_WINDOW: u32 = 256 << 10;
+pub(crate) const CONNECTION_WINDOW: u32 = 1 << 20;
 /// What is kept of an answer that a client has no room for.
 const SEND_BUFFER: usize = 128 << 10;
-/// A reset within so many milliseconds is rapid; more of these than so many, within so many seconds, end a connection.
-const RAPID_MILLIS: u128 = 1000;
-const RAPID_MOST: u32 = 100;
-const RAPID_PERIOD: u32 = 60;
-
 /// Serves HTTP/2 until the connection or the proxy ends.
 pub(crate) async fn serve(
     worker: Arc<Worker>,
@@ -105,19 +94,32 @@ impl Service<Request<Incoming>> for Http2 {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let (worker, conn) = (self.worker.clone(), self.conn.clone());
         worker.counters.http2_requests.add(1);
-        let open = OpenStream::new(self);
+        let open = OpenStream::new(worker.clone(), conn.clone(), self.left.clone(), self.resets.clone());
         let counted = open.counted.clone();
         *self.streams.next.lock() = Some(open.handed.clone());
         let refused = as_http1(&mut request).err();
+        let by_http3 = worker.proxy.by_http3.clone();
         Box::pin(async move {
             let head_only = request.method() == Method::HEAD;
             // Nothing can be said ahead.
             let interim = Arc::new(|_, _: &HeaderMap| {});
-            let answer = life::serve(worker, conn, counted, interim, Box::new(request.map(Some)), refused).await;
+            let answer = life::serve(
+                worker,
+                conn,
+                counted,
+                interim,
+                Box::new(request.map(|body| Some(Upload::Hyper(body)))),
+                refused,
+            )
+            .await;
             if head_only || http_body::Body::is_end_stream(answer.body()) {
-                open.is_answered.store(true, Relaxed);
+                open.is_answered();
             }
-            Ok(answer.map(|body| Sent { body, open }))
+            let mut answer = answer.map(|body| Sent { body, open });
+            if let Some(by_http3) = by_http3 {
+                answer.headers_mut().insert(header::ALT_SVC, by_http3);
+            }
+            Ok(answer)
         })
     }
 }
@@ -167,108 +169,6 @@ fn join_cookies(headers: &mut HeaderMap) -> Result<(), Denied> {
         headers.insert(header::COOKIE, joined);
     }
     Ok(())
-}
-
-/// How often the streams of a connection were reset rapidly, and since when that is counted.
-#[derive(Default)]
-struct Resets {
-    count: AtomicU32,
-    since: AtomicU32,
-}
-
-/// Counts a stream as open: until its answer has ended, and the tunnel that it may have become.
-struct Counted {
-    worker: Arc<Worker>,
-    conn: Arc<Conn>,
-    left: Arc<Left>,
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.conn.close_stream(self.worker.clock.tick());
-    }
-}
-
-/// One stream, from its request to its end, however that comes.
-struct OpenStream {
-    counted: Arc<Counted>,
-    resets: Arc<Resets>,
-    began: Instant,
-    /// All of the answer was handed over.
-    is_answered: AtomicBool,
-    /// Since when the client has had no room for more, in ticks; 0 where it is not the client that is waited for.
-    handed: Arc<AtomicU32>,
-}
-
-impl OpenStream {
-    fn new(service: &Http2) -> Self {
-        let (worker, conn, left) = (service.worker.clone(), service.conn.clone(), service.left.clone());
-        conn.open_stream(worker.clock.tick());
-        Self {
-            counted: Arc::new(Counted { worker, conn, left }),
-            resets: service.resets.clone(),
-            began: Instant::now(),
-            is_answered: AtomicBool::new(false),
-            handed: Arc::default(),
-        }
-    }
-}
-
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        let Counted { worker, left, .. } = &*self.counted;
-        let now = worker.clock.tick();
-        if self.is_answered.load(Relaxed) || self.began.elapsed().as_millis() > RAPID_MILLIS {
-            return;
-        }
-        if now.saturating_sub(self.resets.since.load(Relaxed)) > RAPID_PERIOD {
-            self.resets.since.store(now, Relaxed);
-            self.resets.count.store(0, Relaxed);
-        }
-        if self.resets.count.fetch_add(1, Relaxed) == RAPID_MOST {
-            worker.counters.denials.one(Denied::RapidReset);
-            let abort = left.open.lock().by_number.get(&left.number).and_then(|(_, abort)| abort.clone());
-            if let Some(abort) = abort {
-                abort.abort();
-            }
-        }
-    }
-}
-
-/// The body of an answer.
-struct Sent {
-    body: Body,
-    open: OpenStream,
-}
-
-impl http_body::Body for Sent {
-    type Data = Bytes;
-    type Error = Broken;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        let this = self.get_mut();
-        // It is asked for when the client has room.
-        this.open.handed.store(0, Relaxed);
-        let frame = Pin::new(&mut this.body).poll_frame(cx);
-        match &frame {
-            Poll::Ready(Some(Ok(_))) => this.open.handed.store(this.open.counted.worker.clock.tick(), Relaxed),
-            // Nor is one reset by its client whose origin broke off.
-            Poll::Ready(None | Some(Err(_))) => this.open.is_answered.store(true, Relaxed),
-            Poll::Pending => {}
-        }
-        if this.body.is_end_stream() {
-            this.open.is_answered.store(true, Relaxed);
-        }
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }
 
 /// Runs the streams of a connection, and remembers them, so that those can be ended whose clients take nothing.

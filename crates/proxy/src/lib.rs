@@ -6,7 +6,7 @@
 //! |---|---|
 //! | starting and stopping; what workers share meanwhile; a new configuration | `server`; `proxy`; `reload` |
 //! | a request's way through the proxy | `life` (slow path), `fast` (memory hits, under hyper) |
-//! | a connection's way through the proxy | `listen`, `serve`, `http2` |
+//! | a connection's way through the proxy | `listen`, `serve`, `http2`, `http3`, `streams` |
 //! | whether a response may be stored, reused, served stale | `rules` |
 //! | one fetch for many clients | `fills`, `fill`, `reader`, `fetch`, `life/collapse` |
 //! | a stored body that breaks off while it is sent | `rest` |
@@ -52,6 +52,7 @@ pub mod fuzz;
 mod handed;
 mod head;
 mod http2;
+mod http3;
 mod keep;
 mod key;
 mod life;
@@ -95,12 +96,14 @@ mod slice;
 mod sliced;
 mod slices;
 mod stream;
+mod streams;
 mod target;
 mod tls;
 mod tunnel;
 mod turns;
 mod unshared;
 mod upgrade;
+mod upload;
 mod users;
 mod verdict;
 mod wild;

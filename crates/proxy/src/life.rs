@@ -20,7 +20,7 @@ mod upgrade;
 use std::{sync::Arc, time::Instant};
 
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header, request::Parts};
-use hyper::{body::Incoming, ext::ReasonPhrase};
+use hyper::ext::ReasonPhrase;
 
 use self::ask::Ask;
 use crate::{
@@ -35,6 +35,7 @@ use crate::{
     rules::validate,
     target::{self, Target},
     tunnel::Held,
+    upload::Upload,
     wire::NO_REASON,
 };
 
@@ -44,11 +45,11 @@ pub(crate) async fn serve(
     conn: Arc<Conn>,
     held: Held,
     interim: Interim,
-    request: Box<Request<Option<Incoming>>>,
+    request: Box<Request<Option<Upload>>>,
     refused: Option<Denied>,
 ) -> Response<Body> {
     let start = Instant::now();
-    let is_http2 = request.version() == Version::HTTP_2;
+    let has_streams = request.version() >= Version::HTTP_2;
     let record = worker.proxy.log.on().then(|| record(&request, start));
     let answer = answer(&worker, &conn, interim, request, refused).await;
     worker.counters.head_after(start.elapsed());
@@ -66,7 +67,7 @@ pub(crate) async fn serve(
     if parts.status.canonical_reason().is_none() && parts.extensions.get::<ReasonPhrase>().is_none() {
         parts.extensions.insert(ReasonPhrase::from_static(NO_REASON.as_bytes()));
     }
-    if !is_http2 && (conn.is_last() || worker.proxy.is_stopping()) && answer.outcome != Outcome::Tunnel {
+    if !has_streams && (conn.is_last() || worker.proxy.is_stopping()) && answer.outcome != Outcome::Tunnel {
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     if let Some(tunnel) = answer.tunnel {
@@ -79,7 +80,7 @@ pub(crate) async fn serve(
     Response::from_parts(parts, Body::new(answer.kind, guard))
 }
 
-fn record(request: &Request<Option<Incoming>>, start: Instant) -> Box<Record> {
+fn record(request: &Request<Option<Upload>>, start: Instant) -> Box<Record> {
     let field = |name| {
         let value: Option<&HeaderValue> = request.headers().get(name);
         String::from_utf8_lossy(value.map_or(b"", HeaderValue::as_bytes)).into_owned()
@@ -105,7 +106,7 @@ async fn answer(
     worker: &Arc<Worker>,
     conn: &Arc<Conn>,
     interim: Interim,
-    request: Box<Request<Option<Incoming>>>,
+    request: Box<Request<Option<Upload>>>,
     refused: Option<Denied>,
 ) -> Answer {
     if request.method() == Method::OPTIONS && request.uri() == "*" && refused.is_none() {
@@ -141,7 +142,7 @@ async fn ruled(
     conn: &Arc<Conn>,
     target: Target,
     interim: Interim,
-    mut request: Box<Request<Option<Incoming>>>,
+    mut request: Box<Request<Option<Upload>>>,
 ) -> Answer {
     let wanted = upgrade::Wanted::of(&mut request, &target);
     if wanted.is_none() && upgrade::is_extended(&request) {
@@ -197,7 +198,7 @@ async fn user(
 }
 
 /// `None` is a tunnel.
-fn check(worker: &Worker, conn: &Conn, request: &Request<Option<Incoming>>) -> Result<Option<Target>, Denied> {
+fn check(worker: &Worker, conn: &Conn, request: &Request<Option<Upload>>) -> Result<Option<Target>, Denied> {
     let proxy = &worker.proxy;
     target::method(request.method())?;
     if came_through(request.headers(), &proxy.pseudonym) {
@@ -218,7 +219,7 @@ fn came_through(headers: &HeaderMap, pseudonym: &str) -> bool {
 }
 
 /// Why the store is not asked.
-fn bypass(request: &Parts, target: &Target, body: Option<&Incoming>) -> Option<Bypass> {
+fn bypass(request: &Parts, target: &Target, body: Option<&Upload>) -> Option<Bypass> {
     if !matches!(request.method, Method::GET | Method::HEAD) {
         return Some(Bypass::Method);
     }

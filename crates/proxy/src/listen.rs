@@ -7,7 +7,7 @@
 use std::{
     future::poll_fn,
     io,
-    net::{SocketAddr, TcpListener},
+    net::{SocketAddr, TcpListener, UdpSocket},
     os::fd::{AsFd, OwnedFd},
     sync::Arc,
     task::ready,
@@ -29,6 +29,7 @@ use crate::{
     conn::{Client, Conn, Phase},
     connections::{Left, Open},
     handed::Handed,
+    http3,
     lifecycle::{StartError, Stop},
     proxy::{Proxy, Worker},
     reason::{Denied, Outcome, TlsFailure},
@@ -60,20 +61,42 @@ pub(crate) fn bind_one(address: SocketAddr, handed: &mut Handed) -> Result<Bound
 }
 
 fn bind(address: SocketAddr, shared: bool) -> Result<Bound, StartError> {
-    let attempt = || {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = bound(address, (Type::STREAM, Protocol::TCP), shared);
+    socket.map(|socket| Bound(socket, address)).map_err(|e| StartError::Listen(address, e))
+}
+
+fn bound(address: SocketAddr, (kind, protocol): (Type, Protocol), shared: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
+    if kind == Type::STREAM {
         socket.set_reuse_address(true)?;
-        if address.is_ipv6() {
-            socket.set_only_v6(true)?;
-        }
-        if shared {
-            socket.set_reuse_port(true)?;
-        }
-        socket.set_nonblocking(true)?;
-        socket.bind(&SockAddr::from(address))?;
-        Ok(Bound(socket, address))
+    }
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    if shared {
+        socket.set_reuse_port(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&SockAddr::from(address))?;
+    Ok(socket)
+}
+
+/// Binds every address for datagrams, once for each worker: the kernel gives all that comes from one address and port
+/// to one of them.
+pub(crate) fn bind_datagrams(addresses: &[SocketAddr], workers: usize) -> Result<Vec<Vec<UdpSocket>>, StartError> {
+    let bind = |&address| {
+        let socket = bound(address, (Type::DGRAM, Protocol::UDP), true);
+        socket.map(UdpSocket::from).map_err(|e| StartError::Listen(address, e))
     };
-    attempt().map_err(|e| StartError::Listen(address, e))
+    (0..workers).map(|_| addresses.iter().map(bind).collect()).collect()
+}
+
+/// Where one worker hears of clients.
+pub(crate) struct Sockets {
+    /// With each, whether TLS is spoken there.
+    pub(crate) streams: Vec<(TcpListener, bool)>,
+    /// For HTTP/3.
+    pub(crate) datagrams: Vec<UdpSocket>,
 }
 
 /// Binds every address once for each worker, unless it was handed over: then all accept at that one; port 0 becomes one
@@ -106,13 +129,8 @@ pub(crate) fn bind_all(
     Ok(all)
 }
 
-/// Runs a worker until it is told to stop and has drained. With each socket, whether TLS is spoken there.
-pub(crate) fn work(
-    proxy: Arc<Proxy>,
-    number: usize,
-    sockets: Vec<(TcpListener, bool)>,
-    stopped: watch::Receiver<Stop>,
-) {
+/// Runs a worker until it is told to stop and has drained.
+pub(crate) fn work(proxy: Arc<Proxy>, number: usize, sockets: Sockets, stopped: watch::Receiver<Stop>) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(e) => return eprintln!("picaflor: worker {number}: {e}"),
@@ -126,11 +144,16 @@ pub(crate) fn work(
         }
         let worker = Arc::new(Worker::new(proxy, counters));
         let connections = worker.proxy.connections.of(number);
-        let accepting: Vec<_> = sockets
+        let mut accepting: Vec<_> = sockets
+            .streams
             .into_iter()
             .filter_map(|(socket, is_tls)| Some((tokio::net::TcpListener::from_std(socket).ok()?, is_tls)))
             .map(|socket| tokio::spawn(accept(worker.clone(), socket, connections.clone(), stopped.clone())))
             .collect();
+        for socket in sockets.datagrams {
+            let accepting_all = accept_quic(worker.clone(), socket, connections.clone(), stopped.clone());
+            accepting.push(tokio::spawn(accepting_all));
+        }
         let ticking = tokio::spawn(tick(worker.clone(), connections.clone()));
         for accepting in accepting {
             let _ = accepting.await;
@@ -223,6 +246,77 @@ async fn accept(
     }
 }
 
+/// As [`accept`], of clients of HTTP/3. At the limit one is refused unless another can go for it; from half of it on
+/// each has to show that it is where it says, before anything is kept for it.
+async fn accept_quic(
+    worker: Arc<Worker>,
+    socket: UdpSocket,
+    connections: Arc<Mutex<Open>>,
+    mut stopped: watch::Receiver<Stop>,
+) {
+    let endpoint = match http3::endpoint(socket, &worker) {
+        Ok(endpoint) => endpoint,
+        Err(e) => return eprintln!("picaflor: tls.http3: {e}"),
+    };
+    let stop = stopped.clone();
+    let accepting = async {
+        while let Some(incoming) = endpoint.accept().await {
+            let (count, most) = (worker.proxy.connections.count(), worker.proxy.config.limits.connections);
+            if count >= most && !end_stillest(&worker, &connections) {
+                incoming.refuse();
+            } else if count >= most / 2 && !incoming.remote_address_validated() {
+                // It fails for one that is validated only.
+                let _ = incoming.retry();
+            } else {
+                begin_quic(&worker, incoming, &connections, stop.clone());
+            }
+        }
+    };
+    tokio::select! {
+        () = accepting => {}
+        _ = stopped.wait_for(|stop| *stop != Stop::Not) => {}
+    }
+    // Nor is one begun that has come meanwhile; those that are open go on.
+    endpoint.set_server_config(None);
+    let _ = stopped.wait_for(|stop| *stop == Stop::All).await;
+}
+
+fn begin_quic(
+    worker: &Arc<Worker>,
+    incoming: quinn::Incoming,
+    connections: &Arc<Mutex<Open>>,
+    stopped: watch::Receiver<Stop>,
+) {
+    let peer = Client {
+        is_encrypted: true,
+        ..Client::peer(incoming.remote_address().ip().to_canonical(), &worker.proxy.config)
+    };
+    let Some((conn, left)) = admit(worker, &peer, connections) else { return incoming.refuse() };
+    conn.enter(Phase::Handshake, worker.clock.tick());
+    let task = tokio::spawn(http3::serve(worker.clone(), conn, incoming, left.clone(), stopped));
+    left.goes_on_as(task.abort_handle());
+}
+
+/// Puts a connection on the list; `None` if its client has its most.
+fn admit(worker: &Arc<Worker>, peer: &Client, connections: &Arc<Mutex<Open>>) -> Option<(Arc<Conn>, Arc<Left>)> {
+    worker.counters.accepted.add(1);
+    let conn = Arc::new(Conn::new(peer, worker.clock.tick()));
+    let Some(number) = worker.proxy.connections.add(connections, &conn) else {
+        worker.counters.denials.one(Denied::ClientConnections);
+        worker.counters.closed.add(1);
+        worker.counters.outcomes.one(Outcome::Denied);
+        return None;
+    };
+    let left = Arc::new(Left {
+        all: worker.proxy.connections.clone(),
+        open: connections.clone(),
+        number,
+        peer: conn.clone(),
+        counters: worker.counters.clone(),
+    });
+    Some((conn, left))
+}
+
 /// Ends a connection that says nothing, so that it keeps none out that does; says whether there is one.
 fn end_stillest(worker: &Worker, connections: &Arc<Mutex<Open>>) -> bool {
     // Ending a task takes its connection off the list.
@@ -240,22 +334,10 @@ fn begin(
     stopped: watch::Receiver<Stop>,
 ) {
     let _ = stream.set_nodelay(true);
-    worker.counters.accepted.add(1);
     let config = &worker.proxy.config;
     let peer = Client { is_encrypted: is_tls, ..Client::peer(peer.ip().to_canonical(), config) };
-    let conn = Arc::new(Conn::new(&peer, worker.clock.tick()));
-    let Some(number) = worker.proxy.connections.add(connections, &conn) else {
-        worker.counters.denials.one(Denied::ClientConnections);
-        worker.counters.closed.add(1);
-        return worker.counters.outcomes.one(Outcome::Denied);
-    };
-    let left = Arc::new(Left {
-        all: worker.proxy.connections.clone(),
-        open: connections.clone(),
-        number,
-        peer: conn.clone(),
-        counters: worker.counters.clone(),
-    });
+    let Some((conn, left)) = admit(worker, &peer, connections) else { return };
+    let goes_on = left.clone();
     let worker = worker.clone();
     let is_behind = config.front.proxy_protocol && peer.is_front;
     let task = if is_behind || is_tls {
@@ -265,9 +347,7 @@ fn begin(
     } else {
         tokio::spawn(serve(worker, conn, Stream::Plain(stream), left, stopped))
     };
-    if let Some((_, abort)) = connections.lock().by_number.get_mut(&number) {
-        *abort = Some(task.abort_handle());
-    }
+    goes_on.goes_on_as(task.abort_handle());
 }
 
 /// The clock, the log, and the time limits.

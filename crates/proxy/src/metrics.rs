@@ -90,6 +90,8 @@ pub(crate) struct Counters {
     pub(crate) tls_resumed: Counter,
     pub(crate) http2_connections: Counter,
     pub(crate) http2_requests: Counter,
+    pub(crate) http3_connections: Counter,
+    pub(crate) http3_requests: Counter,
     pub(crate) streams_timed_out: Counter,
     pub(crate) mended: Counter,
     pub(crate) stored: Counter,
@@ -128,7 +130,7 @@ impl Counters {
 
 type Simple = (&'static str, &'static str, fn(&Counters) -> &Counter);
 
-const SIMPLE: [Simple; 18] = [
+const SIMPLE: [Simple; 20] = [
     ("stored_total", "Responses stored.", |c| &c.stored),
     ("stored_bytes_total", "Body bytes stored.", |c| &c.stored_bytes),
     ("client_bytes_total", "Body bytes sent to clients, fast hits with their heads.", |c| &c.sent_bytes),
@@ -140,7 +142,11 @@ const SIMPLE: [Simple; 18] = [
     ("tls_resumed_total", "Those of them that resumed a session.", |c| &c.tls_resumed),
     ("http2_connections_total", "Client connections of HTTP/2.", |c| &c.http2_connections),
     ("http2_requests_total", "Requests by HTTP/2.", |c| &c.http2_requests),
-    ("http2_streams_timed_out_total", "Answers by HTTP/2 whose client took nothing.", |c| &c.streams_timed_out),
+    ("http3_connections_total", "Client connections of HTTP/3.", |c| &c.http3_connections),
+    ("http3_requests_total", "Requests by HTTP/3.", |c| &c.http3_requests),
+    ("http2_streams_timed_out_total", "Answers by HTTP/2 or HTTP/3 whose client took nothing.", |c| {
+        &c.streams_timed_out
+    }),
     ("fills_total", "Fetches that several clients may share, begun.", |c| &c.fills),
     ("fills_ended_total", "Fetches that several clients may share, ended.", |c| &c.fills_ended),
     ("fill_waits_total", "Times a fetch waited for its slowest reader.", |c| &c.throttled),

@@ -11,16 +11,19 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use hyper::body::Incoming;
 
-use crate::{pace::Pace, reason::Denied};
+use crate::{
+    pace::Pace,
+    reason::Denied,
+    upload::{BadBody, Upload},
+};
 
 /// A request body: none, or a client's, passed on. Each piece counts, so that a long upload is not taken for an
 /// origin that does not answer.
 pub(crate) enum Payload {
     None,
     Client {
-        body: Incoming,
+        body: Upload,
         pieces: Arc<AtomicU64>,
         /// Bytes that may still come.
         room: u64,
@@ -36,27 +39,6 @@ impl Payload {
         match self {
             Self::None => None,
             Self::Client { spoiled, .. } => Some(spoiled.clone()),
-        }
-    }
-}
-
-/// Why a request body is not sent to its end.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum BadBody {
-    #[error(transparent)]
-    Broken(#[from] hyper::Error),
-    #[error("longer than limits.upload_max")]
-    TooLong,
-    #[error("slower than limits.upload_rate")]
-    TooSlow,
-}
-
-impl From<&BadBody> for Denied {
-    fn from(why: &BadBody) -> Self {
-        match why {
-            BadBody::Broken(_) => Self::BrokenBody,
-            BadBody::TooLong => Self::UploadTooLong,
-            BadBody::TooSlow => Self::UploadTooSlow,
         }
     }
 }

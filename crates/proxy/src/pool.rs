@@ -33,10 +33,11 @@ use crate::{
     origin_http1::{Connection, LONGEST_HEAD, MOST_FIELDS},
     origin_tls::{self, OriginStream, OriginTls},
     outgoing::{self, Interim, Outgoing},
-    payload::{BadBody, Payload},
+    payload::Payload,
     place::{Place, own_port},
     reason::{Denied, NoAnswer, OriginFailure},
     target::Upstream,
+    upload::BadBody,
 };
 
 /// Connections that destinations of one level of trust are asked by.

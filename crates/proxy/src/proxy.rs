@@ -59,6 +59,8 @@ pub(crate) struct Proxy {
     pub(crate) unshared: Unshared,
     /// Where clients may come by TLS.
     pub(crate) tls: Option<Tls>,
+    /// Where HTTP/3 is spoken, as answers name it.
+    pub(crate) by_http3: Option<HeaderValue>,
     pub(crate) origin_tls: Arc<OriginTls>,
     pub(crate) reload: Reload,
     pub(crate) rules: Rules,

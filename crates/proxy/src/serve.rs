@@ -26,6 +26,7 @@ use crate::{
     proxy::Worker,
     reason::{Denied, Outcome},
     stream::Stream,
+    upload::Upload,
 };
 
 #[derive(Clone)]
@@ -42,7 +43,7 @@ impl Service<http::Request<Incoming>> for Serve {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn call(&self, request: http::Request<Incoming>) -> Self::Future {
-        let (service, request) = (self.clone(), Box::new(request.map(Some)));
+        let (service, request) = (self.clone(), Box::new(request.map(|body| Some(Upload::Hyper(body)))));
         Box::pin(async move { Ok(service.serve(request).await) })
     }
 }

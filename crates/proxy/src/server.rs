@@ -27,7 +27,7 @@ use crate::{
     fills::Fills,
     handed::Handed,
     lifecycle::{LAST_REQUESTS, StartError, Stop},
-    listen::{self, Bound},
+    listen::{self, Bound, Sockets},
     log::Log,
     mirrors::Mirrors,
     origin_tls::OriginTls,
@@ -91,6 +91,9 @@ impl Server {
             .collect::<Result<_, StartError>>()?;
         let own: Arc<[SocketAddr]> = listen.iter().copied().chain([admin]).collect();
         let by_tls = listen.split_off(plain);
+        let speaks_http3 = config.tls.as_ref().is_some_and(|tls| tls.http3);
+        let at_http3 = if speaks_http3 { &by_tls[..] } else { &[] };
+        let mut datagrams = listen::bind_datagrams(at_http3, config.workers)?.into_iter();
         let pseudonym = format!("picaflor-{:08x}", rand::random::<u32>());
         let proxy = Arc::new(Proxy {
             origins: Origins::new(&config.origin),
@@ -106,6 +109,7 @@ impl Server {
             via: validate::text(format!("1.1 {pseudonym}")),
             unshared: Unshared::new(),
             tls,
+            by_http3: at_http3.first().map(|at| validate::text(format!("h3=\":{}\"; ma=86400", at.port()))),
             origin_tls: Arc::new(origin_tls),
             reload: Reload::default(),
             rules: Rules::new(rules),
@@ -124,6 +128,7 @@ impl Server {
         let mut threads = Vec::new();
         for (n, sockets) in sockets.into_iter().enumerate() {
             let (proxy, stopped) = (proxy.clone(), stopped.clone());
+            let sockets = Sockets { streams: sockets, datagrams: datagrams.next().unwrap_or_default() };
             threads.push(spawn(format!("picaflor-{n}"), move || listen::work(proxy, n, sockets, stopped))?);
         }
         let shared = proxy.clone();

@@ -12,6 +12,7 @@ use std::{
 };
 
 use parking_lot::RwLock;
+use quinn::crypto::rustls::QuicServerConfig;
 use rustls::{
     Error, ServerConfig,
     crypto::ring,
@@ -44,6 +45,8 @@ pub(crate) struct Tls {
 
 struct Current {
     offered: Arc<ServerConfig>,
+    /// By QUIC, whose TLS is 1.3.
+    by_quic: Arc<QuicServerConfig>,
     /// When the first certificate expires, in seconds since 1970.
     expires: u64,
 }
@@ -67,6 +70,11 @@ impl Tls {
     /// When the first certificate expires, in seconds since 1970.
     pub(crate) fn expires(&self) -> u64 {
         self.current.read().expires
+    }
+
+    /// What is offered by QUIC.
+    pub(crate) fn by_quic(&self) -> Arc<QuicServerConfig> {
+        self.current.read().by_quic.clone()
     }
 
     /// The handshake, without a limit of its own.
@@ -104,19 +112,27 @@ fn offer(config: &TlsConfig, tickets: &Arc<dyn ProducesTickets>) -> Result<Curre
         TlsVersion::V1_2 => &[&TLS13, &TLS12],
         TlsVersion::V1_3 => &[&TLS13],
     };
-    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let builder = builder.with_protocol_versions(versions).map_err(refused)?;
-    let builder = match &config.client_ca {
-        Some(file) => builder.with_client_cert_verifier(of_clients(file)?),
-        None => builder.with_no_client_auth(),
+    let verifier = config.client_ca.as_deref().map(of_clients).transpose()?;
+    let by_name = Arc::new(ByName::new(&pairs));
+    let with = |versions, protocols: &[&[u8]]| {
+        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let builder = builder.with_protocol_versions(versions).map_err(refused)?;
+        let builder = match &verifier {
+            Some(verifier) => builder.with_client_cert_verifier(verifier.clone()),
+            None => builder.with_no_client_auth(),
+        };
+        let mut offered = builder.with_cert_resolver(by_name.clone());
+        offered.ticketer = tickets.clone();
+        offered.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        Ok::<_, BadFile>(offered)
     };
-    let mut offered = builder.with_cert_resolver(Arc::new(ByName::new(&pairs)));
-    offered.ticketer = tickets.clone();
-    let http2 = config.http2.then(|| b"h2".to_vec());
-    offered.alpn_protocols = http2.into_iter().chain([b"http/1.1".to_vec()]).collect();
+    let protocols: &[&[u8]] = if config.http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
+    let offered = with(versions, protocols)?;
+    let by_quic = QuicServerConfig::try_from(with(&[&TLS13], &[b"h3"])?);
+    let by_quic = by_quic.map_err(|why| BadFile { part: Part::Certificate, why: why.to_string() })?;
     let until = pairs.iter().map(|pair| pair.until).min().unwrap_or(UNIX_EPOCH);
     let expires = until.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    Ok(Current { offered: Arc::new(offered), expires })
+    Ok(Current { offered: Arc::new(offered), by_quic: Arc::new(by_quic), expires })
 }
 
 /// Takes the certificates of clients that an authority of the file has issued.

@@ -295,6 +295,9 @@ fn print_ready(config: &Config, server: &Server) {
     }
     for address in server.tls_addresses() {
         say!("listen   {address} by TLS");
+        if config.tls.as_ref().is_some_and(|tls| tls.http3) {
+            say!("         and by HTTP/3");
+        }
     }
     if config.forward.enabled {
         let clients: Vec<_> = config.forward.clients.iter().map(ToString::to_string).collect();

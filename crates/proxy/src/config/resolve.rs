@@ -150,11 +150,12 @@ fn tls(low: LowTls) -> Result<Option<TlsConfig>, ConfigError> {
         certificate.push(CertificateConfig { file, key });
     }
     let (min_version, http2) = (low.min_version.unwrap_or_default(), low.http2.unwrap_or(true));
+    let http3 = low.http3.unwrap_or(false);
     let client_ca = low.client_ca;
     if let Some(file) = &client_ca {
         certs::roots(file).map_err(|why| ConfigError::value("tls.client_ca", why))?;
     }
-    Ok(Some(TlsConfig { listen, min_version, http2, client_ca, certificate }))
+    Ok(Some(TlsConfig { listen, min_version, http2, http3, client_ca, certificate }))
 }
 
 fn store(low: LowStore) -> Result<StoreConfig, ConfigError> {

@@ -1,13 +1,12 @@
 //! The request of a plain head, for the slow path.
 
 use http::{Method, Request, Uri, Version};
-use hyper::body::Incoming;
 
 use super::seen::Plain;
-use crate::wire::Parsed;
+use crate::{upload::Upload, wire::Parsed};
 
 /// A request as the slow path takes it: its body, if it has one, comes through hyper.
-pub(crate) type SlowRequest = Box<Request<Option<Incoming>>>;
+pub(crate) type SlowRequest = Box<Request<Option<Upload>>>;
 
 /// Of a head that `bytes` begin with. `None` if the target is no URI.
 pub(crate) fn of(plain: &Plain<'_, '_>, bytes: &[u8]) -> Option<SlowRequest> {

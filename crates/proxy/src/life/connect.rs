@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use http::{Request, Response, StatusCode};
-use hyper::body::Incoming;
 
 use crate::{
     access::Going,
@@ -15,10 +14,11 @@ use crate::{
     respond::{Answer, denied, failed},
     target::{self, Trust},
     tunnel::{Server, Tunnel},
+    upload::Upload,
 };
 
 /// Answers a CONNECT.
-pub(super) async fn connect(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Request<Option<Incoming>>) -> Answer {
+pub(super) async fn connect(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Request<Option<Upload>>) -> Answer {
     let refuse = |why: Denied| {
         worker.counters.denials.one(why);
         denied(why)

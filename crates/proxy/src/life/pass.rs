@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, Method, Request, Response, header};
-use hyper::body::Incoming;
 
 use super::ask::Ask;
 use crate::{
@@ -21,11 +20,12 @@ use crate::{
     reason::{Bypass, Denied, NoAnswer, NotStored, OriginFailure, Outcome},
     respond::{Answer, CACHE_STATUS, denied, failed},
     rules::{self, Failure, admit::Exchange, validate},
+    upload::Upload,
 };
 
 impl Ask {
     /// With the client's body.
-    pub(crate) async fn pass(self, body: Option<Incoming>, why: Bypass) -> Answer {
+    pub(crate) async fn pass(self, body: Option<Upload>, why: Bypass) -> Answer {
         self.worker.counters.bypasses.one(why);
         let limits = &self.worker.proxy.config.limits;
         let room = limits.upload_max.map_or(u64::MAX, |max| max.0);

@@ -9,7 +9,7 @@
 //! origin has switched, so nothing else is answered with a 2xx.
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
-use hyper::{body::Incoming, ext::Protocol, upgrade::OnUpgrade};
+use hyper::{ext::Protocol, upgrade::OnUpgrade};
 
 use super::ask::Ask;
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
     target::Target,
     tunnel::{Server, Tunnel},
     upgrade::{self, Handshake},
+    upload::Upload,
 };
 
 /// What a client wants to switch to, and may.
@@ -31,13 +32,13 @@ pub(super) struct Wanted {
 }
 
 /// Whether it is an extended CONNECT.
-pub(super) fn is_extended(request: &Request<Option<Incoming>>) -> bool {
+pub(super) fn is_extended(request: &Request<Option<Upload>>) -> bool {
     request.extensions().get::<Protocol>().is_some()
 }
 
 impl Wanted {
     /// What `request` wants; `None` if it is a request like others.
-    pub(super) fn of(request: &mut Request<Option<Incoming>>, target: &Target) -> Option<Self> {
+    pub(super) fn of(request: &mut Request<Option<Upload>>, target: &Target) -> Option<Self> {
         let is_extended = is_extended(request);
         let can_be = request.method() == Method::GET
             && (request.version() == Version::HTTP_11 || is_extended)

@@ -12,6 +12,7 @@ mod forward;
 mod front;
 mod half;
 mod http2;
+mod http3;
 mod interim;
 mod kit;
 mod limits;
