@@ -90,17 +90,22 @@ fn curl(ca: &Path, proxy: &Proxy, path: &str, more: &[&str]) -> (String, Vec<u8>
     (String::from_utf8_lossy(&output.stderr).into_owned(), output.stdout)
 }
 
-#[test]
-fn curl_gets_what_it_gets_by_http_1() {
-    let ca = Ca::new();
-    let origin = Origin::start(|request, stream| match request.method() {
-        "POST" => ok(stream, "cache-control: no-store", &request.body),
+/// Sends a POST's body back, and answers other requests with 300,000 bytes.
+pub(crate) fn echo() -> Origin {
+    Origin::start(|request, stream| match request.method() {
+        "POST" => ok(stream, "cache-control: no-store\nconnection: x-hop\nx-hop: 1", &request.body),
         _ => {
             let told =
                 format!("x-told: {}\ncache-control: max-age=60\netag: \"e\"", request.field("x-forwarded-proto"));
             ok(stream, &told, &noise(300_000, 3))
         }
-    });
+    })
+}
+
+#[test]
+fn curl_gets_what_it_gets_by_http_1() {
+    let ca = Ca::new();
+    let origin = echo();
     let log = ca.folder.path().join("log");
     let proxy = start(&ca, &origin, &format!("[log]\nto = {log:?}\nformat = \"json\"\n"));
     let file = ca.file();

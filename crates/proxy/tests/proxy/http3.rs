@@ -75,14 +75,7 @@ const PAGE: &str = "https://test.example/f";
 #[test]
 fn a_client_gets_what_it_gets_by_http_2_and_is_told_of_it() {
     let ca = Ca::new();
-    let origin = Origin::start(|request, stream| match request.method() {
-        "POST" => ok(stream, "cache-control: no-store\nconnection: x-hop\nx-hop: 1", &request.body),
-        _ => {
-            let told =
-                format!("x-told: {}\ncache-control: max-age=60\netag: \"e\"", request.field("x-forwarded-proto"));
-            ok(stream, &told, &noise(300_000, 3))
-        }
-    });
+    let origin = http2::echo();
     let log = ca.folder.path().join("log");
     let proxy = start(&ca, &origin, &format!("[log]\nto = {log:?}\nformat = \"json\"\n"));
     run(async {
