@@ -133,7 +133,7 @@ fn lengths_and_requests(runs: &Runs, can: bool) -> Vec<Verdict> {
 
 fn volumes(runs: &Runs, can: bool) -> Vec<Verdict> {
     let of = |more: &str, less: &str| ratio(runs.last(more), runs.last(less));
-    const LARGE: &str = "volumes of 40 and 400 GB are not run";
+    const LARGE: &str = "volumes of 40 and 400 GB take hours: `lab age --standard`";
     vec![
         Verdict::not_carried("S-10", "NTFS, half full, 400 GB: fragments", "4 to 5", LARGE),
         Verdict::not_carried("S-10", "NTFS, half full, 40 GB: fragments", "11 to 12", LARGE),
