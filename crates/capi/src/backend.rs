@@ -4,16 +4,11 @@
 //! Over a socket an object is copied when it is found, so that it stays as it was as long as it is held; what is for
 //! the process that has the store (its daemons, its size) is refused by name.
 
-use std::{
-    fs,
-    os::unix::fs::FileTypeExt,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::time::Duration;
 
 use bytes::Bytes;
 use picaflor::{Daemon, Object, Options, Place, Priority, PutOptions, Store};
-use picaflor_shared::{Client, Error as ClientError, Head, Kind};
+use picaflor_shared::{Client, Error as ClientError, Head, Kind, is_socket};
 
 use crate::code::{Code, Failure};
 
@@ -28,26 +23,20 @@ pub(crate) enum Found {
     Copied { head: Head, body: Bytes },
 }
 
-/// Whether there is a socket at this path.
-fn is_socket(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket())
-}
-
 impl Backend {
     /// Opens the store of these options, or reaches it where its place is a socket: how it is kept is then the server's
     /// to say.
     pub(crate) fn open(options: Options) -> Result<(Self, String), Failure> {
-        let socket = match &options.places[..] {
-            [Place::Path(path)] if is_socket(path) => PathBuf::clone(path),
-            _ => {
-                let store = Store::open(options)?;
-                let receipt = store.receipt().to_string();
-                return Ok((Self::Opened(store), receipt));
-            }
-        };
-        let client = Client::connect(&socket)?;
-        let receipt = format!("served by another process at {}", socket.display());
-        Ok((Self::Served { client, is_read_only: options.read_only }, receipt))
+        if let [Place::Path(socket)] = &options.places[..]
+            && is_socket(socket)
+        {
+            let client = Client::connect(socket)?;
+            let receipt = format!("served by another process at {}", socket.display());
+            return Ok((Self::Served { client, is_read_only: options.read_only }, receipt));
+        }
+        let store = Store::open(options)?;
+        let receipt = store.receipt().to_string();
+        Ok((Self::Opened(store), receipt))
     }
 
     pub(crate) fn close(self) -> Result<(), Failure> {

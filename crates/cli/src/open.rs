@@ -3,14 +3,13 @@
 
 use std::{
     io::ErrorKind,
-    os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
 };
 
 use clap::Args;
 use picaflor::{About, Daemons, Durability, Error, Inspection, Mode, Options, Place, Store, inspect};
 use picaflor_proxy::config::{Deletes, Size};
-use picaflor_shared::Client;
+use picaflor_shared::{Client, is_socket};
 
 use crate::{commands::Failure, output, policies::Policies};
 
@@ -153,10 +152,6 @@ impl Found {
     pub(crate) fn capacity(&self) -> u64 {
         self.places.iter().map(|about| about.capacity).sum()
     }
-}
-
-fn is_socket(path: &Path) -> bool {
-    path.metadata().is_ok_and(|found| found.file_type().is_socket())
 }
 
 /// The process that has a store open, if the path is its socket.

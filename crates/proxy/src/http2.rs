@@ -43,6 +43,7 @@ pub(crate) const STREAM_WINDOW: u32 = 256 << 10;
 pub(crate) const CONNECTION_WINDOW: u32 = 1 << 20;
 /// What is kept of an answer that a client has no room for.
 const SEND_BUFFER: usize = 128 << 10;
+
 /// Serves HTTP/2 until the connection or the proxy ends.
 pub(crate) async fn serve(
     worker: Arc<Worker>,
@@ -103,15 +104,8 @@ impl Service<Request<Incoming>> for Http2 {
             let head_only = request.method() == Method::HEAD;
             // Nothing can be said ahead.
             let interim = Arc::new(|_, _: &HeaderMap| {});
-            let answer = life::serve(
-                worker,
-                conn,
-                counted,
-                interim,
-                Box::new(request.map(|body| Some(Upload::Hyper(body)))),
-                refused,
-            )
-            .await;
+            let request = Box::new(request.map(|body| Some(Upload::Hyper(body))));
+            let answer = life::serve(worker, conn, counted, interim, request, refused).await;
             if head_only || http_body::Body::is_end_stream(answer.body()) {
                 open.is_answered();
             }

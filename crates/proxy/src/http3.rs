@@ -2,10 +2,10 @@
 //! each request goes the way of one by HTTP/2.
 //!
 //! * Each worker has a socket of its own for each address (`SO_REUSEPORT`), and the kernel gives all datagrams of one
-//!   client's port to one of them. A client whose address changes begins a new connection: moving one is not offered.
+//!   client's port to one of them. A client begins a new connection when its address changes: none is moved.
 //! * Requests are not taken in the first flight (0-RTT), where they could be repeated by others.
-//! * A request that names what belongs to one connection only is refused (RFC 9114, 4.2); one whose body is not as long
-//!   as it says breaks off (`upload`).
+//! * A request that names what belongs to one connection only is refused (RFC 9114, 4.2); a body that is not as long as
+//!   it says breaks off (`upload`).
 //! * CONNECT and upgrades are for HTTP/1.1 and HTTP/2. What an origin says ahead of its answer (103) is not passed on.
 
 use std::{future::poll_fn, io, net::UdpSocket, pin::Pin, sync::Arc, time::Duration};
@@ -14,7 +14,10 @@ use bytes::Bytes;
 use h3::error::Code;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body;
-use quinn::{ConnectionError, Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime, TransportConfig, VarInt};
+use quinn::{
+    Connecting, ConnectionError, Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime, TransportConfig,
+    VarInt,
+};
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 
 use crate::{
@@ -44,40 +47,56 @@ type Connection = h3::server::Connection<h3_quinn::Connection, Bytes>;
 type Resolver = h3::server::RequestResolver<h3_quinn::Connection, Bytes>;
 type Sending = h3::server::RequestStream<h3_quinn::SendStream<Bytes>, Bytes>;
 
-/// Where clients of HTTP/3 are heard, in the runtime of this worker.
-pub(crate) fn endpoint(socket: UdpSocket, worker: &Worker) -> io::Result<Endpoint> {
-    let offered = offered(worker).ok_or(io::ErrorKind::Unsupported)?;
-    Endpoint::new(EndpointConfig::default(), Some(offered), socket, Arc::new(TokioRuntime))
+/// Where clients of HTTP/3 are heard.
+pub(crate) struct Listener {
+    pub(crate) endpoint: Endpoint,
+    /// What all connections begin with, but for the certificates, which change while the proxy runs.
+    offered: ServerConfig,
 }
 
-/// What is offered now: certificates change while the proxy runs.
-fn offered(worker: &Worker) -> Option<ServerConfig> {
-    let mut transport = TransportConfig::default();
-    transport
-        .max_idle_timeout(GONE.try_into().ok())
-        .keep_alive_interval(Some(ASKED))
-        .max_concurrent_bidi_streams(VarInt::from_u32(
-            worker.proxy.config.limits.streams.try_into().unwrap_or(u32::MAX),
-        ))
-        .max_concurrent_uni_streams(VarInt::from_u32(ONE_WAY))
-        .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
-        .receive_window(VarInt::from_u32(CONNECTION_WINDOW))
-        .send_window(u64::from(CONNECTION_WINDOW))
-        .datagram_receive_buffer_size(None);
-    let mut offered = ServerConfig::with_crypto(worker.proxy.tls.as_ref()?.by_quic());
-    offered.transport_config(Arc::new(transport)).migration(false);
-    Some(offered)
+impl Listener {
+    /// In the runtime of this worker.
+    pub(crate) fn new(socket: UdpSocket, worker: &Worker) -> io::Result<Self> {
+        let mut transport = TransportConfig::default();
+        let streams = worker.proxy.config.limits.streams.try_into().unwrap_or(u32::MAX);
+        transport
+            .max_idle_timeout(GONE.try_into().ok())
+            .keep_alive_interval(Some(ASKED))
+            .max_concurrent_bidi_streams(VarInt::from_u32(streams))
+            .max_concurrent_uni_streams(VarInt::from_u32(ONE_WAY))
+            .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
+            .receive_window(VarInt::from_u32(CONNECTION_WINDOW))
+            .send_window(u64::from(CONNECTION_WINDOW))
+            .datagram_receive_buffer_size(None);
+        let certificates = certificates(worker).ok_or(io::ErrorKind::Unsupported)?;
+        let mut offered = ServerConfig::with_crypto(certificates);
+        offered.transport_config(Arc::new(transport)).migration(false);
+        let runtime = Arc::new(TokioRuntime);
+        let endpoint = Endpoint::new(EndpointConfig::default(), Some(offered.clone()), socket, runtime)?;
+        Ok(Self { endpoint, offered })
+    }
+
+    /// Begins the handshake with a client, with the certificates that there are now.
+    pub(crate) fn connect(&self, incoming: Incoming, worker: &Worker) -> Result<Connecting, ConnectionError> {
+        let mut offered = self.offered.clone();
+        offered.crypto = certificates(worker).unwrap_or(offered.crypto);
+        incoming.accept_with(Arc::new(offered))
+    }
+}
+
+fn certificates(worker: &Worker) -> Option<Arc<dyn quinn::crypto::ServerConfig>> {
+    Some(worker.proxy.tls.as_ref()?.by_quic()?)
 }
 
 /// Serves one client until its connection or the proxy ends. Its streams end with it.
 pub(crate) async fn serve(
     worker: Arc<Worker>,
     conn: Arc<Conn>,
-    incoming: Incoming,
+    connecting: Result<Connecting, ConnectionError>,
     left: Arc<Left>,
     mut stopped: watch::Receiver<Stop>,
 ) {
-    let Some(mut connection) = begin(&worker, incoming).await else { return };
+    let Some(mut connection) = begin(&worker, connecting).await else { return };
     worker.counters.http3_connections.add(1);
     conn.enter(Phase::Idle, worker.clock.tick());
     let resets = Arc::new(Resets::default());
@@ -110,13 +129,12 @@ pub(crate) async fn serve(
 }
 
 /// The handshakes of QUIC, TLS and HTTP/3, within `limits.handshake_timeout` as those of other clients.
-async fn begin(worker: &Worker, incoming: Incoming) -> Option<Connection> {
-    let accepted = async {
-        let offered = Arc::new(offered(worker).ok_or(TlsFailure::Closed)?);
-        let connecting = incoming.accept_with(offered).map_err(|why| failure(&why))?;
-        connecting.await.map_err(|why| failure(&why))
+async fn begin(worker: &Worker, connecting: Result<Connecting, ConnectionError>) -> Option<Connection> {
+    let connected = match connecting {
+        Ok(connecting) => connecting.await,
+        Err(why) => Err(why),
     };
-    match accepted.await {
+    match connected {
         Ok(connection) => {
             worker.counters.tls_handshakes.add(1);
             let mut builder = h3::server::builder();
@@ -124,13 +142,13 @@ async fn begin(worker: &Worker, incoming: Incoming) -> Option<Connection> {
             builder.build(h3_quinn::Connection::new(connection)).await.ok()
         }
         Err(why) => {
-            worker.counters.tls_failures.one(why);
+            worker.counters.tls_failures.one(failure(&why));
             None
         }
     }
 }
 
-/// Why a connection did not come to be. TLS says it by an alert, whose number is in QUIC's code (RFC 9001, 4.8).
+/// Why a connection did not come to be. TLS says it by an alert, and QUIC's code has its number (RFC 9001, 4.8).
 fn failure(why: &ConnectionError) -> TlsFailure {
     match why {
         ConnectionError::TimedOut => TlsFailure::Timeout,

@@ -254,13 +254,13 @@ async fn accept_quic(
     connections: Arc<Mutex<Open>>,
     mut stopped: watch::Receiver<Stop>,
 ) {
-    let endpoint = match http3::endpoint(socket, &worker) {
-        Ok(endpoint) => endpoint,
+    let listener = match http3::Listener::new(socket, &worker) {
+        Ok(listener) => listener,
         Err(e) => return eprintln!("picaflor: tls.http3: {e}"),
     };
     let stop = stopped.clone();
     let accepting = async {
-        while let Some(incoming) = endpoint.accept().await {
+        while let Some(incoming) = listener.endpoint.accept().await {
             let (count, most) = (worker.proxy.connections.count(), worker.proxy.config.limits.connections);
             if count >= most && !end_stillest(&worker, &connections) {
                 incoming.refuse();
@@ -268,7 +268,7 @@ async fn accept_quic(
                 // It fails for one that is validated only.
                 let _ = incoming.retry();
             } else {
-                begin_quic(&worker, incoming, &connections, stop.clone());
+                begin_quic(&worker, &listener, incoming, &connections, stop.clone());
             }
         }
     };
@@ -277,12 +277,13 @@ async fn accept_quic(
         _ = stopped.wait_for(|stop| *stop != Stop::Not) => {}
     }
     // Nor is one begun that has come meanwhile; those that are open go on.
-    endpoint.set_server_config(None);
+    listener.endpoint.set_server_config(None);
     let _ = stopped.wait_for(|stop| *stop == Stop::All).await;
 }
 
 fn begin_quic(
     worker: &Arc<Worker>,
+    listener: &http3::Listener,
     incoming: quinn::Incoming,
     connections: &Arc<Mutex<Open>>,
     stopped: watch::Receiver<Stop>,
@@ -293,7 +294,8 @@ fn begin_quic(
     };
     let Some((conn, left)) = admit(worker, &peer, connections) else { return incoming.refuse() };
     conn.enter(Phase::Handshake, worker.clock.tick());
-    let task = tokio::spawn(http3::serve(worker.clone(), conn, incoming, left.clone(), stopped));
+    let connecting = listener.connect(incoming, worker);
+    let task = tokio::spawn(http3::serve(worker.clone(), conn, connecting, left.clone(), stopped));
     left.goes_on_as(task.abort_handle());
 }
 

@@ -144,7 +144,7 @@ const SIMPLE: [Simple; 20] = [
     ("http2_requests_total", "Requests by HTTP/2.", |c| &c.http2_requests),
     ("http3_connections_total", "Client connections of HTTP/3.", |c| &c.http3_connections),
     ("http3_requests_total", "Requests by HTTP/3.", |c| &c.http3_requests),
-    ("http2_streams_timed_out_total", "Answers by HTTP/2 or HTTP/3 whose client took nothing.", |c| {
+    ("http2_streams_timed_out_total", "Answers by HTTP/2 or HTTP/3 of which a client took nothing.", |c| {
         &c.streams_timed_out
     }),
     ("fills_total", "Fetches that several clients may share, begun.", |c| &c.fills),

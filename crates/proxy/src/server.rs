@@ -93,7 +93,7 @@ impl Server {
         let by_tls = listen.split_off(plain);
         let speaks_http3 = config.tls.as_ref().is_some_and(|tls| tls.http3);
         let at_http3 = if speaks_http3 { &by_tls[..] } else { &[] };
-        let mut datagrams = listen::bind_datagrams(at_http3, config.workers)?.into_iter();
+        let datagrams = listen::bind_datagrams(at_http3, config.workers)?;
         let pseudonym = format!("picaflor-{:08x}", rand::random::<u32>());
         let proxy = Arc::new(Proxy {
             origins: Origins::new(&config.origin),
@@ -126,9 +126,9 @@ impl Server {
         });
         let (stop, stopped) = watch::channel(Stop::Not);
         let mut threads = Vec::new();
-        for (n, sockets) in sockets.into_iter().enumerate() {
+        for (n, (streams, datagrams)) in sockets.into_iter().zip(datagrams).enumerate() {
             let (proxy, stopped) = (proxy.clone(), stopped.clone());
-            let sockets = Sockets { streams: sockets, datagrams: datagrams.next().unwrap_or_default() };
+            let sockets = Sockets { streams, datagrams };
             threads.push(spawn(format!("picaflor-{n}"), move || listen::work(proxy, n, sockets, stopped))?);
         }
         let shared = proxy.clone();

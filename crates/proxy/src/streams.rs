@@ -118,7 +118,7 @@ impl http_body::Body for Sent {
         let frame = Pin::new(&mut this.body).poll_frame(cx);
         match &frame {
             Poll::Ready(Some(Ok(_))) => this.open.handed.store(this.open.counted.worker.clock.tick(), Relaxed),
-            // Nor is one reset by its client whose origin broke off.
+            // Nor is one reset by its client where the origin broke off.
             Poll::Ready(None | Some(Err(_))) => this.open.is_answered.store(true, Relaxed),
             Poll::Pending => {}
         }

@@ -14,7 +14,7 @@ use std::{
 use parking_lot::RwLock;
 use quinn::crypto::rustls::QuicServerConfig;
 use rustls::{
-    Error, ServerConfig,
+    Error, ServerConfig, SupportedProtocolVersion,
     crypto::ring,
     server::{ProducesTickets, WebPkiClientVerifier, danger::ClientCertVerifier},
     version::{TLS12, TLS13},
@@ -45,8 +45,8 @@ pub(crate) struct Tls {
 
 struct Current {
     offered: Arc<ServerConfig>,
-    /// By QUIC, whose TLS is 1.3.
-    by_quic: Arc<QuicServerConfig>,
+    /// By QUIC, if HTTP/3 is spoken: TLS 1.3.
+    by_quic: Option<Arc<QuicServerConfig>>,
     /// When the first certificate expires, in seconds since 1970.
     expires: u64,
 }
@@ -72,8 +72,8 @@ impl Tls {
         self.current.read().expires
     }
 
-    /// What is offered by QUIC.
-    pub(crate) fn by_quic(&self) -> Arc<QuicServerConfig> {
+    /// What is offered by QUIC, if HTTP/3 is spoken.
+    pub(crate) fn by_quic(&self) -> Option<Arc<QuicServerConfig>> {
         self.current.read().by_quic.clone()
     }
 
@@ -114,7 +114,7 @@ fn offer(config: &TlsConfig, tickets: &Arc<dyn ProducesTickets>) -> Result<Curre
     };
     let verifier = config.client_ca.as_deref().map(of_clients).transpose()?;
     let by_name = Arc::new(ByName::new(&pairs));
-    let with = |versions, protocols: &[&[u8]]| {
+    let with = |versions: &[&'static SupportedProtocolVersion], protocols: &[&[u8]]| {
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_protocol_versions(versions).map_err(refused)?;
         let builder = match &verifier {
@@ -128,11 +128,14 @@ fn offer(config: &TlsConfig, tickets: &Arc<dyn ProducesTickets>) -> Result<Curre
     };
     let protocols: &[&[u8]] = if config.http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
     let offered = with(versions, protocols)?;
-    let by_quic = QuicServerConfig::try_from(with(&[&TLS13], &[b"h3"])?);
-    let by_quic = by_quic.map_err(|why| BadFile { part: Part::Certificate, why: why.to_string() })?;
+    let by_quic = config.http3.then(|| {
+        let offered = QuicServerConfig::try_from(with(&[&TLS13], &[b"h3"])?);
+        offered.map(Arc::new).map_err(|why| BadFile { part: Part::Certificate, why: why.to_string() })
+    });
+    let by_quic = by_quic.transpose()?;
     let until = pairs.iter().map(|pair| pair.until).min().unwrap_or(UNIX_EPOCH);
     let expires = until.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    Ok(Current { offered: Arc::new(offered), by_quic: Arc::new(by_quic), expires })
+    Ok(Current { offered: Arc::new(offered), by_quic, expires })
 }
 
 /// Takes the certificates of clients that an authority of the file has issued.

@@ -15,7 +15,7 @@ use http::{HeaderMap, header};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 
-use crate::reason::Denied;
+use crate::{reason::Denied, rules::directives::number};
 
 /// A client's request body.
 pub(crate) enum Upload {
@@ -82,7 +82,7 @@ pub(crate) struct FromQuic {
     left: Option<u64>,
     /// What came first, where that was waited for.
     first: Option<Bytes>,
-    /// What came last of one whose length was said.
+    /// What came last, where the length was said.
     last: Option<Bytes>,
     is_over: bool,
 }
@@ -158,7 +158,7 @@ impl FromQuic {
 }
 
 impl Drop for FromQuic {
-    /// A client whose answer needs no more of it may stop sending (RFC 9114, 4.1).
+    /// Where the answer needs no more of it, the client may stop sending (RFC 9114, 4.1).
     fn drop(&mut self) {
         if !self.is_over {
             self.stream.stop_sending(Code::H3_NO_ERROR);
@@ -170,8 +170,7 @@ impl Drop for FromQuic {
 fn declared(headers: &HeaderMap) -> Result<Option<u64>, Denied> {
     let mut all = headers.get_all(header::CONTENT_LENGTH).iter();
     let Some(first) = all.next() else { return Ok(None) };
-    let text = first.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    let len = text.and_then(|text| text.parse().ok()).filter(|_| all.next().is_none());
+    let len = first.to_str().ok().and_then(number).filter(|_| all.next().is_none());
     len.map(Some).ok_or(Denied::AmbiguousLength)
 }
 

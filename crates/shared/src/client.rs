@@ -7,6 +7,7 @@
 use std::{
     io::{self, Read},
     ops::Range,
+    os::unix::fs::FileTypeExt,
     path::Path,
     sync::Arc,
     time::Duration,
@@ -20,6 +21,11 @@ use crate::{
     error::{Error, Result},
     wire::{Entry, Frame, Head, PutHead},
 };
+
+/// Whether there is a socket at this path: a store that is served, in place of its file.
+pub fn is_socket(path: impl AsRef<Path>) -> bool {
+    path.as_ref().metadata().is_ok_and(|found| found.file_type().is_socket())
+}
 
 /// Most connections that are kept for later.
 const IDLE_MAX: usize = 16;

@@ -40,7 +40,7 @@ mod server;
 mod session;
 mod wire;
 
-pub use client::{Client, Incoming, Listing, Outgoing};
+pub use client::{Client, Incoming, Listing, Outgoing, is_socket};
 pub use error::{Error, Result};
 pub use kind::Kind;
 pub use served::Limits;

@@ -70,8 +70,8 @@ fn has_memory(line: &str, volume: u64) -> Result<()> {
     Err(Error::experiment("--on zram", why))
 }
 
-/// Unmounts what this process has mounted and removes it, for one that is about to end in the middle of a run. The run,
-/// whose calls fail from then on, waits for that end where it would unmount.
+/// Unmounts what this process has mounted and removes it, for one that is about to end in the middle of a run. Calls of
+/// the run fail from then on, and it waits for that end where it would unmount.
 pub fn unmount_all() {
     let mut mounts = MOUNTS.lock();
     mounts.drain(..).for_each(|folder| remove(&folder));
@@ -212,7 +212,7 @@ fn attach(image: &Path, len: u64) -> Result<String> {
     Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned())
 }
 
-/// A device of compressed memory of so many bytes, whose number is kept in the folder before it holds anything.
+/// A device of compressed memory of so many bytes. Its number is kept in the folder before it holds anything.
 fn compressed(folder: &Path, len: u64) -> Result<PathBuf> {
     has_memory("MemAvailable:", len)?;
     let add = Path::new(ZRAM).join("hot_add");
